@@ -1,6 +1,6 @@
-/* backend.cu - an NVIDIA GPU as a device: opening it, its memory, and running programs. A program's first run
- * launches its kernels one by one; from the second on, all of them are one CUDA graph that is launched at
- * once. */
+/* backend.cu - an NVIDIA GPU as a device: opens it, manages its memory, and runs programs. The first run of a
+ * program launches its kernels one by one; from the second on, they are launched together as one CUDA
+ * graph. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ extern "C" {
 by_status gr_cuda_open(by_device *d, const char *which, int threads);
 }
 
-/* The side of a product that shows how fast the device is. */
+/* The size of the product that measures the speed of the device. */
 #ifdef BY_CUDA_EMULATE
 enum { PROBE = 32 };
 #else
@@ -35,11 +35,11 @@ static cuda_context *cuda_of(by_device *d)
 
 /* by_program.plan */
 typedef struct program_plan {
-    struct program_plan *next; /* in cuda_context.programs */
+    struct program_plan *next; /* list of cuda_context.programs */
     const by_program *program;
     int first;           /* number of its first node */
     uint64_t *random;    /* device memory: seed, step */
-    uint64_t seed, step; /* what is there */
+    uint64_t seed, step; /* their current values */
     bool random_set;
     int runs, generation;
     cudaGraphExec_t graph;
@@ -57,10 +57,11 @@ static by_status cuda_alloc(by_device *d, size_t bytes, void **out)
         *out = NULL;
         (void)cudaGetLastError();
         cudaMemGetInfo(&unused, &total);
-        return base_fail(BY_ERR_MEMORY,
-                         "the GPU has %.2f GiB free of %.2f, and %.2f GiB are needed: %.2f GiB too little",
-                         (double)unused / gib, (double)total / gib, (double)bytes / gib,
-                         bytes > unused ? (double)(bytes - unused) / gib : 0.0);
+        return base_fail(
+            BY_ERR_MEMORY,
+            "out of GPU memory: %.2f GiB of %.2f are free, but %.2f GiB are needed, %.2f GiB more",
+            (double)unused / gib, (double)total / gib, (double)bytes / gib,
+            bytes > unused ? (double)(bytes - unused) / gib : 0.0);
     }
     return cuda_check(cudaMemsetAsync(*out, 0, bytes, c->stream), "clearing memory");
 }
@@ -73,7 +74,7 @@ static void cuda_release(by_device *d, void *memory)
     cudaFree(memory);
 }
 
-/* The node with this number, NULL when its program is no more. */
+/* Returns the node with this number, or NULL if its program no longer exists. */
 static const gr_node *node_numbered(const cuda_context *c, int number)
 {
     for (const program_plan *p = c->programs; p; p = p->next)
@@ -82,7 +83,7 @@ static const gr_node *node_numbered(const cuda_context *c, int number)
     return NULL;
 }
 
-/* What a kernel has found wrong since the last look, after a wait. */
+/* Waits, and reports what a kernel has found wrong since the last check. */
 static by_status look_for_faults(cuda_context *c)
 {
     const cuda_fault f = *c->fault;
@@ -92,7 +93,7 @@ static by_status look_for_faults(cuda_context *c)
     BY_TRY(cuda_check(cudaMemsetAsync(f.claim, 0, sizeof *f.claim, c->stream), "clearing memory"));
     const gr_node *n = node_numbered(c, f.node);
     const by_tensor *t = n && f.input < n->n_in ? n->in[f.input] : NULL;
-    return base_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, which is not in [0, %lld)",
+    return base_fail(BY_ERR_ARGUMENT, "%s: element %lld is %d, outside [0, %lld)",
                      t ? gr_tensor_label(t) : "an index", (long long)f.place, (int)f.value,
                      (long long)f.limit);
 }
@@ -102,8 +103,8 @@ static by_status wait_for(cuda_context *c, const char *what)
     return cuda_check(cudaStreamSynchronize(c->stream), what);
 }
 
-/* Behind the end of a half of the pinned memory: on to the other one, whose copies must have been made. Those
- * are old; a GPU that lags behind is not waited for to its last kernel. */
+/* At the end of one half of the pinned memory, switches to the other half, whose copies must have finished.
+ * Those are old, so this does not wait for the GPU's most recent kernel. */
 static by_status next_half(cuda_context *c)
 {
     const size_t half = STAGING / 2;
@@ -117,7 +118,7 @@ static by_status next_half(cuda_context *c)
     return BY_OK;
 }
 
-/* Through pinned memory, so that the copy runs beside what the host does next. */
+/* Copies through pinned memory, so that the copy overlaps with the host. */
 static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
 {
     cuda_context *c = cuda_of(d);
@@ -160,8 +161,8 @@ void *cuda_scratch(cuda_exec *x, size_t bytes)
     return x->cuda->scratch;
 }
 
-/* One block serves all programs, since they run one after the other. When it moves, the graphs that know its
- * address are captured again. */
+/* One block serves all programs, because they run one after the other. If it moves, the graphs that contain
+ * its address are captured again. */
 static by_status grow_scratch(by_device *d, size_t bytes)
 {
     cuda_context *c = cuda_of(d);
@@ -264,7 +265,7 @@ static by_status cuda_prepare(by_program *p)
     c->numbered += p->graph->n_nodes;
     c->programs = plan;
     p->plan = plan;
-    return prepare(p, plan); /* forget() follows a failure */
+    return prepare(p, plan); /* forget() cleans up after a failure */
 }
 
 static by_status send_seed(by_program *p, program_plan *plan)
@@ -299,7 +300,7 @@ static by_status capture(by_program *p, program_plan *plan)
     if (s == BY_OK)
         s = cuda_check(error, "capturing a program");
     if (s == BY_OK)
-        s = cuda_check(cudaGraphInstantiate(&plan->graph, graph, 0), "making a graph of a program");
+        s = cuda_check(cudaGraphInstantiate(&plan->graph, graph, 0), "instantiating the graph of a program");
     if (graph)
         cudaGraphDestroy(graph);
     plan->generation = c->generation;
@@ -307,7 +308,7 @@ static by_status capture(by_program *p, program_plan *plan)
 }
 #endif
 
-/* ---- tracing: node by node, each looked at on the host ------------------------------------------ */
+/* ---- tracing: node by node, each examined on the host ------------------------------------------- */
 
 static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry)
 {
@@ -365,7 +366,7 @@ static by_status traced_run(by_program *p)
     return BY_OK;
 }
 
-/* An event behind every node; the times between them are known at the end. */
+/* Records an event after every node; the times between them are known at the end. */
 static by_status timed_events(by_program *p, cudaEvent_t *events)
 {
     cuda_context *c = cuda_of(p->device);
@@ -450,10 +451,10 @@ static by_status cuda_wait(by_device *d)
 static const gr_backend backend = {
     "cuda",        cuda_alloc,  cuda_release, cuda_upload,
     cuda_download, copy_memory, cuda_prepare, cuda_run,
-    cuda_forget,   cuda_close,  cuda_wait,    128 /* bytes that rows of logits are padded to */,
+    cuda_forget,   cuda_close,  cuda_wait,    128 /* alignment of padded rows of logits, in bytes */,
     true,          PROBE};
 
-/* Why there is no GPU, in words that tell what to do. */
+/* Explains why there is no GPU, and what to do. */
 static by_status no_gpu(cudaError_t error)
 {
     if (error == cudaErrorInsufficientDriver)
@@ -461,11 +462,11 @@ static by_status no_gpu(cudaError_t error)
                          CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (error == cudaErrorNoDevice || error == cudaSuccess)
         return base_fail(BY_ERR_DEVICE,
-                         "there is no NVIDIA GPU in this machine, or CUDA_VISIBLE_DEVICES hides it");
+                         "this machine has no NVIDIA GPU, or CUDA_VISIBLE_DEVICES excludes it");
     return base_fail(BY_ERR_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
 }
 
-/* Take a word off the front of a name. */
+/* Removes a word from the front of a name. */
 static bool take(const char **at, const char *word)
 {
     const size_t n = strlen(word);
@@ -489,8 +490,7 @@ static by_status read_name(const char *which, int count, cuda_context *c)
     c->fp8 = take(&at, "+fp8");
     c->tf32 = c->tf32 || take(&at, "+tf32"); /* in either order */
     if (*at)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "cuda%s%s: after cuda or cuda:NUMBER only +tf32 and +fp8 are possible",
+        return base_fail(BY_ERR_ARGUMENT, "cuda%s%s: only +tf32 and +fp8 may follow cuda or cuda:NUMBER",
                          *which == '+' ? "" : ":", which);
     return BY_OK;
 }
@@ -500,7 +500,7 @@ static by_status open_card(by_device *d, cuda_context *c)
     cudaDeviceProp card;
     BY_TRY(cuda_check(cudaSetDevice(c->index), "opening the GPU"));
     BY_TRY(cuda_check(cudaGetDeviceProperties(&card, c->index), "opening the GPU"));
-    const char *pretend = getenv("BANYAN_CUDA_ARCH"); /* run the kernels of an older card */
+    const char *pretend = getenv("BANYAN_CUDA_ARCH"); /* simulate an older card */
     c->arch = pretend && atoi(pretend) >= 80 ? atoi(pretend) : card.major * 10 + card.minor;
     const char *least = getenv("BANYAN_GEMV_LEAST"); /* for tests, whose matrices are small */
     c->gemv_least = least ? atoll(least) : 4500000;
@@ -514,7 +514,7 @@ static by_status open_card(by_device *d, cuda_context *c)
     c->no_graphs = getenv("BANYAN_NO_GRAPHS") != NULL;
 #endif
     if (c->arch < 80)
-        return base_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is needed",
+        return base_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is required",
                          card.name, card.major, card.minor);
     BY_TRY(cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
     BY_TRY(cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
@@ -530,7 +530,7 @@ static by_status open_card(by_device *d, cuda_context *c)
     c->workspace_bytes = WORKSPACE;
     if (c->fp8)
         BY_TRY(cuda_fp8_open(c, card.name));
-    void *counters; /* zeroed, as all memory */
+    void *counters; /* zeroed, like all memory */
     BY_TRY(cuda_alloc(d, (BY_CUDA_COUNTERS + 1) * sizeof(int), &counters));
     c->counters = (int *)counters;
     c->fault->claim = c->counters + BY_CUDA_COUNTERS;
@@ -565,6 +565,6 @@ by_status gr_cuda_open(by_device *d, const char *which, int threads)
 }
 
 #ifdef BY_CUDA_EMULATE
-/* A program that is linked with the emulation has a GPU. */
+/* A program linked with the emulation has a GPU. */
 static const bool enabled = (gr_cuda_opener = gr_cuda_open, true);
 #endif

@@ -1,6 +1,6 @@
 /* cublas.cu - matrix products by cuBLASLt. The library is loaded when a GPU is opened, so that the program
- * starts without it. Matrices are row-major here and column-major there: c^T = b^T a^T, so a and b change
- * places. */
+ * starts without it. Matrices are row-major here and column-major there: c^T = b^T a^T, so a and b are
+ * swapped. */
 #include "cuda/cublas.cuh"
 
 #ifndef BY_CUDA_EMULATE
@@ -42,7 +42,7 @@ static struct {
 #define CUBLAS_STRING(x)  CUBLAS_STRING_(x)
 #define LT_NAME           "libcublasLt.so." CUBLAS_STRING(CUBLAS_VER_MAJOR)
 
-/* Once for the process; it stays loaded. */
+/* Loads it once per process; it stays loaded. */
 static by_status load_library()
 {
     if (lt.library)
@@ -54,11 +54,11 @@ static by_status load_library()
         if (!library)
             library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return base_fail(
-            BY_ERR_DEVICE,
-            "the GPU needs NVIDIA's cuBLAS, and %s was not found: install CUDA %d's libraries, or put "
-            "the folder that has it on LD_LIBRARY_PATH",
-            LT_NAME, CUBLAS_VER_MAJOR);
+        return base_fail(BY_ERR_DEVICE,
+                         "the GPU requires NVIDIA's cuBLAS, but %s was not found: install the libraries of "
+                         "CUDA %d, or put "
+                         "its folder on LD_LIBRARY_PATH",
+                         LT_NAME, CUBLAS_VER_MAJOR);
 #define X(name)                                                                                           \
     lt.p_##name = (decltype(&name))dlsym(library, #name);                                                 \
     if (!lt.p_##name) {                                                                                   \
@@ -104,7 +104,7 @@ struct cuda_lt_plan {
     float beta;
     const void *pa, *pb;
     void *pc;
-    size_t bytes; /* of c */
+    size_t bytes; /* size of c */
 };
 
 static cudaDataType_t type_of(by_dtype t)
@@ -122,7 +122,7 @@ template <class V> static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDesc
     return lt.p_cublasLtMatmulDescSetAttribute(desc, which, &value, sizeof value) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* A row-major matrix of `rows` stored rows is a column-major one of as many columns. */
+/* A row-major matrix of `rows` stored rows is a column-major matrix of as many columns. */
 static bool layout(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld,
                    int64_t batch, int64_t stride)
 {
@@ -165,9 +165,8 @@ static bool set_epilogue(cublasLtMatmulDesc_t desc, const cuda_product *p)
     return ok;
 }
 
-/* A scale for each row of a and b in f32 came with CUDA 12.9. Sums that are not brought into f32 again and
- * again are what makes FP8 fast on Hopper. Where the scales are is not known yet, but something has to be
- * there. */
+/* A scale for each row of a and b in f32 is available since CUDA 12.9. Not accumulating repeatedly in f32 is
+ * what makes FP8 fast on Hopper. The addresses of the scales are not known yet, but must not be NULL. */
 static bool set_fp8(cublasLtMatmulDesc_t desc, const cuda_context *c)
 {
 #if CUBLAS_VER_MAJOR * 100 + CUBLAS_VER_MINOR >= 1209
@@ -189,7 +188,7 @@ static uint32_t alignment(const void *p)
     return low == 0 || low > 256 ? 256 : (uint32_t)low;
 }
 
-/* Candidates by the library's own expectation, best first; returns how many. */
+/* Lists candidates as predicted by the library, best first. Returns their number. */
 static int candidates(cuda_context *c, const cuda_lt_plan *plan, int most,
                       cublasLtMatmulHeuristicResult_t *list)
 {
@@ -230,7 +229,7 @@ static cublasStatus_t multiply(cuda_context *c, const cuda_lt_plan *plan, const 
                                stream);
 }
 
-/* Milliseconds of a product into memory that nobody needs; infinite when it fails. */
+/* Milliseconds of a product into unused memory; infinite if it fails. */
 static float time_of(cuda_context *c, const cuda_lt_plan *plan, const cublasLtMatmulHeuristicResult_t *how,
                      void *to, cudaEvent_t begin, cudaEvent_t end)
 {
@@ -248,7 +247,7 @@ static float time_of(cuda_context *c, const cuda_lt_plan *plan, const cublasLtMa
     return ms;
 }
 
-/* The fastest of a list. The first stays unless another is clearly faster. */
+/* Returns the fastest of a list. The first is kept unless another is clearly faster. */
 static int fastest(cuda_context *c, const cuda_lt_plan *plan, const cublasLtMatmulHeuristicResult_t *list,
                    int count)
 {
@@ -275,7 +274,7 @@ static int fastest(cuda_context *c, const cuda_lt_plan *plan, const cublasLtMatm
     return best;
 }
 
-/* A kernel that was remembered, when the library still takes it. */
+/* Uses a remembered kernel if the library still accepts it. */
 static bool recall(cuda_context *c, cuda_lt_plan *plan, const char *key)
 {
     const cuda_tuned *known = cuda_tuner_find(c->tuner, key);
@@ -341,7 +340,7 @@ static by_status describe(cuda_context *c, cuda_lt_plan *plan, const cuda_produc
               layout(&plan->b, type_of_sides(p), p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, batch,
                      p->stride_b) &&
               layout(&plan->c, type_of(p->c_type), p->m, p->n, p->ldc, batch, p->stride_c);
-    return ok ? choose(c, plan, p) : base_fail(BY_ERR_UNSUPPORTED, "cuBLASLt does not take this product");
+    return ok ? choose(c, plan, p) : base_fail(BY_ERR_UNSUPPORTED, "cuBLASLt rejects this product");
 }
 
 cuda_lt_plan *cuda_lt_plan_new(cuda_context *c, const cuda_product *p)
@@ -396,7 +395,7 @@ by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, co
     plan->pb = b;
     if (!set(plan->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scale) ||
         !set(plan->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scale))
-        return base_fail(BY_ERR_DEVICE, "cuBLASLt does not take the scales of a product");
+        return base_fail(BY_ERR_DEVICE, "cuBLASLt rejects the scales of a product");
     return cuda_lt_run(x, plan);
 }
 

@@ -4,7 +4,7 @@
 
 #include "cuda/cuda.h"
 
-/* What is done to the result on its way out. */
+/* What is applied to the result. */
 enum cuda_epilogue {
     BY_EPILOGUE_NONE,
     BY_EPILOGUE_BIAS,     /* c = ab + bias */
@@ -23,7 +23,7 @@ typedef struct cuda_product {
     by_dtype ab_type, c_type;
     cuda_epilogue epilogue;
     by_dtype bias_type;
-    const void *a, *b; /* where they are: alignment decides which kernels can be used */
+    const void *a, *b; /* their addresses: alignment determines which kernels can be used */
     void *c, *bias, *extra;
     int64_t extra_ld;
     bool b_later; /* where b is, is said when it is run: cuda_lt_run_with */
@@ -32,12 +32,13 @@ typedef struct cuda_product {
 
 typedef struct cuda_lt_plan cuda_lt_plan;
 
-/* Open and close cuBLASLt, which is loaded now: a machine without it can run everything else. */
+/* Open and close cuBLASLt, which is loaded here: a machine without it can run everything else. */
 by_status cuda_lt_open(cuda_context *c);
 void cuda_lt_close(cuda_context *c);
-int cuda_lt_version(void); /* 0 when it is not loaded */
+int cuda_lt_version(void); /* 0 if not loaded */
 
-/* NULL, with the error set, when no kernel of cuBLASLt can do it (BY_ERR_UNSUPPORTED) or memory is out. */
+/* Returns NULL and sets the error if cuBLASLt has no kernel for it (BY_ERR_UNSUPPORTED) or allocation
+ * fails. */
 cuda_lt_plan *cuda_lt_plan_new(cuda_context *c, const cuda_product *p);
 void cuda_lt_plan_free(cuda_lt_plan *plan);
 by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan);

@@ -1,6 +1,6 @@
 /* cuda.h - the NVIDIA GPU as a device, shared by the backend and the kernels. Everything in this folder is
  * compiled by nvcc; with BY_CUDA_EMULATE it is compiled by the C++ compiler instead, and runs on the CPU,
- * block by block, thread by thread (emulate.h): slowly, but any machine can then test the kernels. */
+ * block by block, thread by thread (emulate.h): slow, but any machine can test the kernels. */
 #ifndef BY_CUDA_CUDA_H
 #define BY_CUDA_CUDA_H
 
@@ -16,15 +16,15 @@ extern "C" {
 #include "graph/graph.h"
 }
 
-/* What a kernel that meets a bad index leaves behind, in host memory that the device can write. Who changes
- * *claim, which is device memory, from 0 to 1 may write the rest. */
+/* The report of a kernel that meets a bad index, in host memory that the device can write. The thread that
+ * changes *claim, in device memory, from 0 to 1 writes the rest. */
 typedef struct cuda_fault {
     int *claim;
     int32_t set;   /* 0: nothing happened */
     int32_t node;  /* see cuda_number */
-    int32_t input; /* of the node: the tensor with the bad element */
-    int32_t value; /* what it was */
-    int64_t place; /* where */
+    int32_t input; /* index of the input with the bad element */
+    int32_t value; /* the bad value */
+    int64_t place; /* its index */
     int64_t limit; /* values are in [0, limit) */
 } cuda_fault;
 
@@ -32,43 +32,44 @@ enum { BY_CUDA_COUNTERS = 4096 };
 
 /* by_device.impl */
 typedef struct cuda_context {
-    int index, arch;                     /* which card; 90 for compute capability 9.0 */
-    void (*planned)(const void *kernel); /* told of every kernel in a dry run; for tests, else NULL */
-    int sms;                             /* multiprocessors */
-    int shared_limit;                    /* most bytes of shared memory a block can have */
-    size_t l2, total;                    /* bytes of cache, of memory */
-    bool tf32;                           /* products of f32 in TF32 */
-    bool fp8, fp8_all;  /* products of 16 bits in FP8: where it pays; wherever it can be done, for tests */
-    int64_t gemv_least; /* elements of a matrix from which gemv.cu takes its product with one row */
+    int index, arch; /* which card; 90 for compute capability 9.0 */
+    /* Called with every kernel in a dry run; for tests, otherwise NULL. */
+    void (*planned)(const void *kernel);
+    int sms;            /* multiprocessors */
+    int shared_limit;   /* maximum shared memory of a block, in bytes */
+    size_t l2, total;   /* bytes of L2 cache, of memory */
+    bool tf32;          /* products of f32 in TF32 */
+    bool fp8, fp8_all;  /* 16-bit products in FP8: if it is faster; wherever possible, for tests */
+    int64_t gemv_least; /* minimum elements of a matrix for which gemv.cu computes its product with one row */
     cudaStream_t stream;
     cuda_fault *fault;        /* host memory, mapped */
-    cuda_fault *device_fault; /* the device's address of it */
+    cuda_fault *device_fault; /* its device address */
     void *lt;                 /* cuBLASLt's handle */
-    struct cuda_tuner *tuner; /* see tune.cuh; NULL: the library's first choice is taken */
-    void *workspace;          /* of cuBLASLt, device memory */
+    struct cuda_tuner *tuner; /* see tune.cuh; NULL: use the library's first choice */
+    void *workspace;          /* cuBLASLt's workspace, device memory */
     size_t workspace_bytes;
-    char *staging; /* pinned memory that uploads pass through, one half after the other */
+    char *staging; /* pinned memory for uploads, used in two halves */
     size_t staging_at;
-    cudaEvent_t staging_left[2]; /* recorded when the host goes on to the other half */
-    void *scratch; /* working memory of the kernels, shared by all programs: runs are in order */
+    cudaEvent_t staging_left[2]; /* recorded when the host switches to the other half */
+    void *scratch; /* working memory of the kernels, shared by all programs, which run in order */
     size_t scratch_bytes;
-    int generation; /* counts the times that scratch has moved */
+    int generation; /* number of times scratch has moved */
     int *counters;  /* (BY_CUDA_COUNTERS) device memory, all 0 between kernels */
     bool no_graphs; /* launch kernels one by one, for debugging (environment variable BANYAN_NO_GRAPHS) */
-    struct program_plan *programs; /* all that are compiled: backend.cu */
-    int numbered;                  /* nodes that have been given a number */
+    struct program_plan *programs; /* all compiled programs: backend.cu */
+    int numbered;                  /* number of nodes that have been numbered */
 } cuda_context;
 
-/* What a kernel is given: a gr_exec with more behind it. */
+/* The argument of a kernel: a gr_exec with additional fields. */
 typedef struct cuda_exec {
     gr_exec base;
     cuda_context *cuda;
     cudaStream_t stream;
     const uint64_t *random;      /* device memory: seed, step */
-    bool dry;                    /* plan only: nothing is launched, scratch is counted */
-    size_t scratch_needed;       /* the most that a kernel has asked for */
+    bool dry;                    /* plan only: launch nothing, record the scratch size */
+    size_t scratch_needed;       /* the most that a kernel has requested */
     int first_node;              /* the number of the program's first node */
-    const by_tensor *in_scratch; /* of which the scratch still has FP8 numbers (fp8.cu), or NULL */
+    const by_tensor *in_scratch; /* tensor whose FP8 form is still in scratch (fp8.cu), or NULL */
 } cuda_exec;
 
 static inline cuda_exec *cuda_exec_of(gr_exec *e)
@@ -76,18 +77,19 @@ static inline cuda_exec *cuda_exec_of(gr_exec *e)
     return (cuda_exec *)e; /* base is its first member */
 }
 
-/* By this number a fault names its node: the host may have started other programs before it hears of it. */
+/* The number by which a fault identifies its node: the host may have started other programs before it learns
+ * of the fault. */
 static inline int cuda_number(const cuda_exec *x, const gr_node *n)
 {
     return x->first_node + n->index;
 }
 
-/* BY_OK, or BY_ERR_DEVICE with CUDA's words. */
+/* Returns BY_OK, or BY_ERR_DEVICE with CUDA's message. */
 by_status cuda_check(cudaError_t error, const char *what);
 
-/* Working memory for the length of one kernel call, 256-byte aligned, uninitialised: always the same place,
- * so that a kernel asks but once. In a dry run only the size is noted, and what is returned must not be used.
- */
+/* Returns working memory for one kernel call, 256-byte aligned, uninitialised. The address is always the
+ * same, so a kernel calls this only once. In a dry run only the size is recorded, and the result must not be
+ * used. */
 void *cuda_scratch(cuda_exec *x, size_t bytes);
 
 /* A kernel may keep what it planned in n->plan: a struct that begins with this. Where it can do the work of
@@ -103,15 +105,15 @@ extern const cpu_kernel cuda_table[GR_OP_COUNT];
 #undef GR_OP
 }
 
-/* In a dry run: the kernel that would be started. */
+/* In a dry run: records the kernel that would be launched. */
 static inline void cuda_plan_kernel(const cuda_exec *x, const void *kernel, dim3 grid)
 {
     if (x->cuda->planned && grid.x && grid.y && grid.z)
         x->cuda->planned(kernel);
 }
 
-/* Start a kernel: cuda_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is legal.
- */
+/* Launches a kernel: cuda_launch(x, kernel<T>, grid, block, shared bytes, arguments...). An empty grid is
+ * legal. */
 #ifdef BY_CUDA_EMULATE
 template <class... P, class... A>
 static by_status cuda_launch(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -124,7 +126,7 @@ static by_status cuda_launch(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3
     return BY_OK;
 }
 #define cuda_launch_early cuda_launch
-/* A cluster is one large block there, its parts of shared memory one behind the other. */
+/* In the emulation a cluster is one large block, with its parts of shared memory one after the other. */
 template <class... P, class... A>
 static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
                                       dim3 block, size_t shared, A... args)
@@ -132,8 +134,7 @@ static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel
     return cuda_launch(x, kernel, dim3(grid.x / size), dim3(block.x * size), shared * size, args...);
 }
 #else
-/* More shared memory than a kernel gets by itself; never less than before, since other programs may use it
- * too. */
+/* Raises the shared memory limit of a kernel; never lowers it, because other programs may use it too. */
 static inline by_status cuda_allow_shared(const void *kernel, size_t bytes)
 {
     cudaFuncAttributes now;
@@ -165,7 +166,7 @@ static by_status cuda_launch(cuda_exec *x, void (*kernel)(P...), dim3 grid, dim3
 #endif
 
 /* The same for a kernel that calls wait_for_previous() before it touches anything that another kernel writes:
- * it may be started before the one before it has ended (compute capability 9.0 and later). */
+ * it may start before the previous one has ended (compute capability 9.0 and later). */
 #ifndef BY_CUDA_EMULATE
 template <class... P>
 static cudaError_t cuda_launch_early_raw(cudaStream_t stream, unsigned cluster, void (*kernel)(P...),
@@ -197,8 +198,8 @@ static by_status cuda_launch_early(cuda_exec *x, void (*kernel)(P...), dim3 grid
                       "launch");
 }
 
-/* The same in clusters of `size` neighbouring blocks (cluster.cuh): 1 before compute capability 9.0. The
- * kernel has no shared memory but this, and a different amount each time. */
+/* The same in clusters of `size` adjacent blocks (cluster.cuh): 1 before compute capability 9.0. The kernel
+ * uses only this shared memory, and a different amount each time. */
 template <class... P, class... A>
 static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel)(P...), dim3 grid,
                                       dim3 block, size_t shared, A... args)
@@ -221,8 +222,7 @@ static by_status cuda_launch_clusters(cuda_exec *x, unsigned size, void (*kernel
 }
 #endif
 
-/* As in src/cpu/cpu.h: a place in a kernel's host code where it chooses its way; tests see that every one is
- * taken. */
+/* As in src/cpu/cpu.h: a branch in the host code of a kernel; tests check that every one is taken. */
 typedef struct cuda_branch {
     const char *label, *file, *isa;
     int hit;

@@ -1,5 +1,5 @@
-/* emulate.cc - the threads of a block as coroutines. Who can go on and who waits for what is kept in masks, a
- * word for each warp, so that a barrier costs the same however many threads there are. */
+/* emulate.cc - the threads of a block as coroutines. Which threads are ready and which wait for what is kept
+ * in masks, one word per warp, so that a barrier costs the same for any number of threads. */
 #include "cuda/emulate.h"
 
 #include <stdio.h>
@@ -28,22 +28,21 @@ struct fiber {
 /* Threads of a warp, a bit each. */
 struct warp_state {
     uint32_t alive, ready, in_warp, in_block;
-    uint32_t together; /* those who met at the last barrier of the warp */
+    uint32_t together; /* those that met at the last barrier of the warp */
 };
 
 fiber fibers[MAX_THREADS + 1]; /* the last is the caller of cuda_emulate */
 warp_state warps[MAX_WARPS];
-uint32_t ready_warps; /* those with a thread that is ready */
+uint32_t ready_warps; /* warps with a ready thread */
 int threads, n_warps, running;
 int left, waiting; /* threads that have not ended; that wait for the block */
 const std::function<void()> *body;
 
-/* Two for each thread: while one is read by the slowest of the warp, the fastest may already show the next.
- */
+/* Two per thread: while one is read by the slowest of the warp, the fastest may already write the next. */
 alignas(64) uint64_t slots[2][MAX_THREADS][BY_EMULATED_WORDS];
 
 #if defined(__x86_64__)
-/* Keep the registers that a function must keep on the stack that is left, and take them from the other. */
+/* Saves the callee-saved registers on the current stack, and restores them from the other. */
 extern "C" void cuda_emulated_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl cuda_emulated_switch\n"
@@ -74,7 +73,7 @@ void enter(int to)
 #endif
 }
 
-/* The first set bit at or after `at`, going round. */
+/* Returns the first set bit at or after `at`, cyclically. */
 int next_bit(uint32_t bits, int at)
 {
     const uint32_t behind = bits & ~0u << at;
@@ -88,7 +87,7 @@ void set_ready(int warp, uint32_t who)
         ready_warps |= 1u << warp;
 }
 
-/* The running thread stops being ready. */
+/* Marks the running thread as not ready. */
 warp_state &stop()
 {
     warp_state &w = warps[running >> 5];
@@ -98,7 +97,7 @@ warp_state &stop()
     return w;
 }
 
-/* The next thread that can go on: one of the same warp if there is one. */
+/* Switches to the next ready thread, of the same warp if there is one. */
 void pass_on()
 {
     int w = running >> 5;
@@ -115,7 +114,7 @@ void pass_on()
     enter(MAX_THREADS);
 }
 
-/* Those who wait go on when everybody waits who has not ended. */
+/* Releases the waiting threads once all threads that have not ended are waiting. */
 void release_warp(int warp)
 {
     warp_state &w = warps[warp];
@@ -237,7 +236,7 @@ void cuda_emulated_warp_barrier()
         pass_on();
 }
 
-/* In a round, not by warps: a warp whose threads all wait for memory must let the others go on. */
+/* Round-robin, not by warps: a warp whose threads all wait for memory must let the others continue. */
 void cuda_emulated_yield()
 {
     int w = running >> 5;

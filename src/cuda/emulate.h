@@ -1,7 +1,7 @@
-/* emulate.h - as much of CUDA as the kernels of this folder use, on the CPU. Blocks run one after the other,
- * the threads of a block as coroutines that change over at barriers and at exchanges within a warp. What a
- * kernel computes is what the GPU would compute, up to rounding in the matrix instructions; how fast it does
- * so, and races between blocks, do not show here. Shared memory is filled with NaNs before every block. */
+/* emulate.h - the subset of CUDA used by the kernels of this folder, on the CPU. Blocks run one after the
+ * other; the threads of a block are coroutines that switch at barriers and at exchanges within a warp. A
+ * kernel computes what the GPU would compute, up to rounding in the matrix instructions; speed, and races
+ * between blocks, are not emulated. Shared memory is filled with NaNs before every block. */
 #ifndef BY_CUDA_EMULATE_H
 #define BY_CUDA_EMULATE_H
 
@@ -44,7 +44,7 @@ struct alignas(16) float4 {
 
 /* ---- threads (emulate.cc) -------------------------------------------------------------------- */
 
-enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words a thread can show to its warp */
+enum { BY_EMULATED_WORDS = 8 }; /* 64-bit words that a thread can share with its warp */
 struct cuda_emulated {
     dim3 thread, block, block_dim, grid_dim;
     int index, lane, warp; /* of the running thread */
@@ -58,10 +58,10 @@ extern cuda_emulated cuda_emulated_now;
 void cuda_emulate(dim3 grid, dim3 block, size_t shared, const std::function<void()> &kernel);
 void cuda_emulated_block_barrier();
 void cuda_emulated_warp_barrier();
-void cuda_emulated_yield(); /* let the others go on: for loops that wait for memory */
+void cuda_emulated_yield(); /* lets the others continue: for loops that wait for memory */
 
-/* Show some words to the warp, and wait until all of it has. What a lane showed is cuda_emulated_slot(lane),
- * until the next barrier. */
+/* Shares some words with the warp, and waits until all of it has done so. The words of a lane are
+ * cuda_emulated_slot(lane), until the next barrier. */
 void cuda_emulated_show(const void *words, size_t bytes);
 static inline const uint64_t *cuda_emulated_slot(int lane)
 {
@@ -255,7 +255,7 @@ enum { cudaHostAllocMapped };
 #define CUDART_VERSION 0
 
 /* A small card: enough shared memory for every kernel, few multiprocessors, so that small tests have several
- * blocks for each. */
+ * blocks on each. */
 struct cudaDeviceProp {
     char name[32];
     int major, minor, multiProcessorCount, sharedMemPerBlockOptin, l2CacheSize;

@@ -1,5 +1,5 @@
-/* tune.cu - the file behind tune.cuh: one line per product, its key, the size of the workspace and the words
- * that name a kernel, in hexadecimal. Lines that are damaged are passed over. */
+/* tune.cu - the file of tune.cuh: one line per product with its key, the size of the workspace and the words
+ * that identify a kernel, in hexadecimal. Damaged lines are skipped. */
 #include "cuda/tune.cuh"
 
 #include <errno.h>
@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Raised when products are tried out in another way than before: what older files remember is then found out
- * anew. */
+/* Increased when products are measured in a new way: entries of older files are then measured again. */
 enum { EDITION = 2 };
 
 struct cuda_tuner {
@@ -19,7 +18,7 @@ struct cuda_tuner {
     int count, capacity;
 };
 
-/* $BANYAN_CACHE, else the user's cache folder. Heap string or NULL. */
+/* $BANYAN_CACHE, otherwise the user's cache folder. Heap string or NULL. */
 static char *cache_folder()
 {
     const char *own = getenv("BANYAN_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -30,7 +29,7 @@ static char *cache_folder()
     return home && *home ? base_sprintf("%s/.cache/banyan", home) : NULL;
 }
 
-/* Make a folder and those above it. */
+/* Creates a folder and its parents. */
 static bool make_folder(char *path)
 {
     for (char *at = path + 1;; at++) {
@@ -91,7 +90,7 @@ static bool read_line(const char *line, cuda_tuned *out)
         out->algo[i] = word;
         used += more;
     }
-    return strcmp(line + used, " .\n") == 0; /* a line that was cut off has no full stop */
+    return strcmp(line + used, " .\n") == 0; /* a truncated line has no full stop */
 }
 
 cuda_tuner *cuda_tuner_open(const char *card, int version)
@@ -138,7 +137,7 @@ const cuda_tuned *cuda_tuner_find(const cuda_tuner *t, const char *key)
     return NULL;
 }
 
-/* One write, so that lines of several processes do not mix. */
+/* Uses one write, so that lines of several processes do not mix. */
 by_status cuda_tuner_add(cuda_tuner *t, const cuda_tuned *found)
 {
     char line[512];

@@ -1,6 +1,5 @@
-/* tune.cuh - which of cuBLASLt's kernels is the fastest for a product: found out once on a card, and
- * remembered in a file, so that the same command takes the same kernels, and gives the same bits, every time.
- */
+/* tune.cuh - the fastest cuBLASLt kernel for each product: measured once per card and remembered in a file,
+ * so that the same command uses the same kernels, and gives the same bits, every time. */
 #ifndef BY_CUDA_TUNE_CUH
 #define BY_CUDA_TUNE_CUH
 
@@ -16,12 +15,12 @@ typedef struct cuda_tuned {
 
 typedef struct cuda_tuner cuda_tuner;
 
-/* What is known of this card and library version. NULL when there is no file to remember it in: then nothing
- * is tried out. BANYAN_TUNE=0 asks for that. */
+/* Opens what is known about this card and library version. Returns NULL if there is no file to remember it
+ * in: then nothing is measured. BANYAN_TUNE=0 requests that. */
 cuda_tuner *cuda_tuner_open(const char *card, int version);
 void cuda_tuner_close(cuda_tuner *t);
 const cuda_tuned *cuda_tuner_find(const cuda_tuner *t, const char *key);
-/* Remembers also when the file cannot be written any more: for this process. */
+/* Remembers for this process even if the file can no longer be written. */
 by_status cuda_tuner_add(cuda_tuner *t, const cuda_tuned *found);
 
 #endif

@@ -1,11 +1,12 @@
-/* act.cuh - activations and their derivatives as exactly as an element type shows: kernel.cuh's for f32, and
- * for 16 bits forms of two fast instructions (a power, a reciprocal) with an error of about 1e-6. */
+/* act.cuh - activations and their derivatives with the precision of an element type: those of kernel.cuh for
+ * f32, and for 16 bits forms with two fast instructions (a power, a reciprocal) and an error of about
+ * 1e-6. */
 #ifndef BY_CUDA_KERNELS_ACT_CUH
 #define BY_CUDA_KERNELS_ACT_CUH
 
 #include "cuda/kernels/kernel.cuh"
 
-/* 1 / (1 + e^-x), and 1 minus that without cancellation. Beyond -80 both are what they are at -80 but for
+/* 1 / (1 + e^-x), and 1 minus that without cancellation. Below -80 both equal their values at -80 to within
  * 1e-35. */
 static __device__ __forceinline__ float quick_sigmoid(float x, float *rest)
 {

@@ -12,12 +12,12 @@
  * One kernel for each step, over all segments at once: grid (pieces, segments). */
 #include "cuda/kernels/optim.cuh"
 
-enum { CHUNKS = 16 }; /* most partial sums of the columns of a matrix */
+enum { CHUNKS = 16 }; /* maximum number of partial sums of the columns of a matrix */
 
 /* A segment that is not frozen. */
 struct factored {
     int64_t offset, rows, cols;
-    int64_t columns; /* its place in scratch: (chunks, cols) */
+    int64_t columns; /* its offset in scratch: (chunks, cols) */
     int chunks;
     float lr_scale;
     bool decay;
@@ -28,7 +28,7 @@ template <class T> struct factored_args {
     const factored *table;
     float *columns;     /* partial sums of columns, then 1 / sqrt(c) in the first row */
     double *squares;    /* (segments, pieces, 2): sums of u^2, of w^2 */
-    float *mean, *rate; /* (segments): mean(r); what u is multiplied by */
+    float *mean, *rate; /* (segments): mean(r); factor of u */
     float weight_decay;
 };
 
@@ -241,7 +241,7 @@ template <class T> static by_status adafactor(cuda_exec *x, gr_node *n)
 extern "C" by_status cuda_adafactor(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
-        BY_BRANCH("adafactor, by chance");
+        BY_BRANCH("adafactor, stochastic rounding");
     else
         BY_BRANCH("adafactor");
     BY_CUDA_DISPATCH(n->in[0]->type, adafactor, cuda_exec_of(e), n)

@@ -1,7 +1,7 @@
-/* advance.cu - from one decoding step to the next. */
+/* advance.cu - advances decoding by one step. */
 #include "cuda/kernels/kernel.cuh"
 
-/* One block; the count is read by all before it is raised. */
+/* One block; all threads read the count before it is incremented. */
 __global__ void advance(const int *next, int *tokens, int *positions, int *past, int *log, int rows, int room,
                         int last)
 {

@@ -1,13 +1,13 @@
-/* attention.cu - softmax(q k^T * scale + bias, masked) v by tiles with a running softmax (Dao, 2023): the
- * scores of a tile live in registers and are never stored, unless the weights are asked for. Exponentials are
+/* attention.cu - softmax(q k^T * scale + bias, masked) v in tiles with a running softmax (Dao, 2023): the
+ * scores of a tile stay in registers and are never stored, unless the weights are requested. Exponentials are
  * powers of 2, with the scale in the same multiplication. */
 #include "cuda/kernels/attention_mma.cuh"
 #include "cuda/kernels/attention_plain.cuh"
 
 /* ---- by matrix instructions ------------------------------------------------------------------ */
 
-/* Scores to 2^(factor * (score - top)); brings top, the sums (each lane its columns) and the output up to
- * date. In rows that have seen nothing so far all weights are 0. */
+/* Scores to 2^(factor * (score - top)); updates top, the sums (each lane its columns) and the output. In rows
+ * that have attended to nothing so far, all weights are 0. */
 template <int D, int MT, int NT>
 static __device__ __forceinline__ void run_softmax(float factor, float (&s)[MT][NT][4], float (&top)[MT][2],
                                                    float (&sum)[MT][2], float (&o)[MT][D / 8][4])
@@ -40,7 +40,7 @@ static __device__ __forceinline__ void run_softmax(float factor, float (&s)[MT][
     }
 }
 
-/* o += dropout(p) v, without the factor of the weights that are kept */
+/* o += dropout(p) v, without the factor of the kept weights */
 template <class T, int D, int MT, int NT>
 static __device__ __forceinline__ void add_values(const attention &a, int64_t head, int t0, int s0,
                                                   float (&p)[MT][NT][4], const T *v, float (&o)[MT][D / 8][4])
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void add_values(const attention &a, int64_t he
     times_columns<T, D>(o, packed, v);
 }
 
-/* Queries that see nothing, those whose sum is 0: equal weights on every key, also on those that a mask
- * hides. All threads of the block come here. */
+/* Queries that attend to nothing, those whose sum is 0: equal weights on every key, including masked ones.
+ * All threads of the block call this. */
 template <class T, int D, int MT, int BN>
 static __device__ __forceinline__ void add_even(const attention &a, int keys, int b, int h, int t0, T *space,
                                                 float (&sum)[MT][2], float (&o)[MT][D / 8][4])
@@ -100,8 +100,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
     BY_SHARED(T, queries); /* (BM, LD), then two stages of keys and values (2 BN, LD) */
     T *stage = queries + BM * LD;
-    const int b = blockIdx.z, h = blockIdx.y,
-              t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM; /* long ones first */
+    /* Long ones first. */
+    const int b = blockIdx.z, h = blockIdx.y, t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM;
     const int warp = threadIdx.x / 32, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
@@ -196,7 +196,7 @@ template <class T> static by_status attend_mma(cuda_exec *x, const attention &a)
     return launch_mma<T, 256, 1, 32, MASKED>(x, a);
 }
 
-/* ---- plainly --------------------------------------------------------------------------------- */
+/* ---- without matrix instructions ------------------------------------------------------------- */
 
 /* acc += p (in shared memory) times values [s0, s0 + SIDE), their elements from d0 */
 template <class T, int NV>
@@ -313,7 +313,7 @@ template <class T> static by_status attend_plain(cuda_exec *x, const attention &
     return level_of(a) == ANY ? launch_plain<T, ANY>(x, a) : launch_plain<T, MASKED>(x, a);
 }
 
-/* ---- the weights, before dropout: the scores a second time, now that their sum is known ------ */
+/* ---- the weights, before dropout: computes the scores again, now that their sum is known ----- */
 
 template <class T> static __global__ void __launch_bounds__(PLAIN_THREADS) weights_of(const attention a)
 {

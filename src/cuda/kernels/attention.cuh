@@ -1,5 +1,5 @@
-/* attention.cuh - what the attention kernels share: where queries, keys and values lie, which keys a query
- * sees, and which weights dropout keeps. */
+/* attention.cuh - shared by the attention kernels: the layout of queries, keys and values, which keys a query
+ * attends to, and which weights dropout keeps. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_CUH
 #define BY_CUDA_KERNELS_ATTENTION_CUH
 
@@ -9,8 +9,8 @@
 #include "cuda/kernels/kernel.cuh"
 #include "graph/reach.h"
 
-/* The score of a hidden key: finite, so that a row of nothing else is told from one with infinities in it,
- * which must come out as NaN. */
+/* The score of a masked key: finite, so that a fully masked row differs from one with infinities, which must
+ * give NaN. */
 #define HIDDEN (-FLT_MAX)
 #define LOG2_E 1.4426950408889634f
 #define LN_2   0.6931471805599453f
@@ -23,7 +23,7 @@
 #define UNROLL_4 _Pragma("unroll 4")
 #endif
 
-/* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * dim + d. */
+/* Rows of heads: element (b, t, h, d) is at b * batch + t * row + h * dim + d. */
 struct head_rows {
     void *at; /* NULL: not wanted */
     int64_t row, batch;
@@ -31,17 +31,17 @@ struct head_rows {
     int count;
 };
 
-/* A bias: entry i for query t of head (b, h) lies at b * batch + h * head + t * row + i. Axes that repeat
- * have distance 0. */
+/* A bias: entry i for query t of head (b, h) is at b * batch + h * head + t * row + i. Broadcast axes have
+ * stride 0. */
 struct bias_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
-    int count, zero; /* by distance: entry `zero` is that of a query's own position */
+    int count, zero; /* by distance: entry `zero` is that of distance 0 */
     bool relative;
 };
 enum { BIASES = 2 }; /* by key, and by distance */
 
-/* A mask for pairs of a query and a key, laid out as a bias. */
+/* A mask for pairs of a query and a key, with the layout of a bias. */
 struct pair_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
@@ -49,7 +49,7 @@ struct pair_rows {
 };
 
 struct attention {
-    int batch, queries, keys; /* keys: of every batch row, or those that a cache has room for */
+    int batch, queries, keys; /* keys: of every batch row, or the capacity of a cache */
     int heads, kv_heads, group, dim;
     by_mask mask; /* none or causal */
     gr_reach reach;
@@ -58,9 +58,9 @@ struct attention {
     drop dropping;
     uint32_t rng;
     const uint64_t *random;
-    bool empty_zero;         /* queries that see nothing give zeros */
-    const int32_t *key_mask; /* (batch, keys), NULL: all are seen */
-    const int32_t *prefix;   /* (batch): keys before this are seen although the mask is causal; NULL: none */
+    bool empty_zero;         /* queries that attend to nothing give zeros */
+    const int32_t *key_mask; /* (batch, keys), NULL: nothing is masked */
+    const int32_t *prefix;   /* (batch): keys before this are visible despite the causal mask; NULL: none */
     const int32_t *past;     /* (batch): keys before the first query, NULL: every batch row has `keys` keys */
     pair_rows pairs;
     bias_rows bias[BIASES];
@@ -82,7 +82,7 @@ static inline head_rows rows_of(const by_tensor *t, int64_t first)
     return r;
 }
 
-/* Queries, keys and values of three tensors, or side by side in the one of them that is packed. */
+/* Queries, keys and values from three tensors, or packed side by side in one. */
 static inline void rows_of_qkv(const gr_attention_attr *x, by_tensor *const *from, head_rows *q, head_rows *k,
                                head_rows *v)
 {
@@ -114,7 +114,7 @@ static inline pair_rows pairs_of(const by_tensor *t)
     return pair_rows{r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
 }
 
-/* What the three ops have in common: the shared inputs and the attributes. */
+/* Shared by the three ops: the common inputs and the attributes. */
 static inline attention attention_of(const cuda_exec *x, const gr_node *n)
 {
     const gr_attention_attr *p = (const gr_attention_attr *)n->attr;
@@ -147,25 +147,25 @@ static inline attention attention_of(const cuda_exec *x, const gr_node *n)
 
 /* y, lse and weights of `a`, whose element type is `type` (attention.cu). */
 by_status cuda_attend(cuda_exec *x, const attention &a, by_dtype type);
-/* The same for few queries, and whether they are few (attention_gemv_rows.cu). */
+/* The same for few queries, and whether they are few (attention_few.cu). */
 bool cuda_takes_few(const attention &a);
 by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type);
 
-/* ---- what is seen: all that knows it is here ------------------------------------------------- */
+/* ---- masking: only the code here knows about it ---------------------------------------------- */
 
-/* Kernels are compiled for three kinds of problems, so that the common ones do not carry the rest along: no
- * dropout, no key mask and every query sees something; these as well; and prefixes, patterns, pair masks,
- * biases and empty_zero as well. */
+/* Kernels are compiled for three levels, so that the common ones do not pay for the rest: no dropout, no key
+ * mask and every query attends to something; these as well; and prefixes, patterns, pair masks, biases and
+ * empty_zero as well. */
 enum { EASY, MASKED, ANY };
 
-/* What the queries of one batch row see, those of one head where there is a pair mask. */
+/* What the queries of one batch row attend to; with a pair mask, those of one head. */
 template <int LEVEL> struct sight {
     by_mask mask;
     int queries, keys;
-    int shift;           /* query t stands at key t + shift */
+    int shift;           /* query t is at key t + shift */
     const int32_t *seen; /* (keys), NULL: all */
-    /* ANY alone: */
-    int prefix; /* under a causal mask, these are seen as well */
+    /* ANY only: */
+    int prefix; /* under a causal mask, these are visible as well */
     gr_reach reach;
     const void *pairs; /* of this head; NULL: none */
     int64_t pair_row;
@@ -175,7 +175,7 @@ struct span {
     int from, to;
 };
 
-/* Positions in the cache before the first query, 0 for a count that cannot be. */
+/* Positions in the cache before the first query, 0 for an invalid count. */
 static __device__ __forceinline__ int past_of(const attention &a, int b)
 {
     const int past = a.past[b];
@@ -193,7 +193,7 @@ static __device__ __forceinline__ sight<LEVEL> as_head(sight<LEVEL> v, const att
     return v;
 }
 
-/* h: as in as_head, or any where that is called later or the pair mask is not looked at. */
+/* h: as in as_head, or any if that is called later or the pair mask is not used. */
 template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(const attention &a, int b, int h)
 {
     const int keys = a.past ? past_of(a, b) + a.queries : a.keys;
@@ -216,7 +216,7 @@ template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(con
     return as_head(v, a, b, h);
 }
 
-/* Whether the pair mask lets query t see key s. */
+/* Returns true if the pair mask lets query t attend to key s. */
 static __device__ __forceinline__ bool pair_seen(const sight<ANY> &v, int t, int s)
 {
     if (!v.pairs || t >= v.queries || s >= v.keys)
@@ -225,7 +225,7 @@ static __device__ __forceinline__ bool pair_seen(const sight<ANY> &v, int t, int
     return v.pair_bytes ? ((const uint8_t *)v.pairs)[at] != 0 : ((const int32_t *)v.pairs)[at] != 0;
 }
 
-/* Whether the masks let query t see key s. */
+/* Returns true if the masks let query t attend to key s. */
 template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEVEL> &v, int t, int s)
 {
     if constexpr (LEVEL == ANY) {
@@ -237,7 +237,7 @@ template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEV
     return s < v.keys && (v.mask != BY_MASK_CAUSAL || s <= t + v.shift) && (!v.seen || v.seen[s]);
 }
 
-/* Whether query t sees key s. */
+/* Returns true if query t attends to key s. */
 template <int LEVEL> static __device__ __forceinline__ bool sees(const sight<LEVEL> &v, int t, int s)
 {
     if constexpr (LEVEL == ANY)
@@ -246,13 +246,13 @@ template <int LEVEL> static __device__ __forceinline__ bool sees(const sight<LEV
     return lets(v, t, s);
 }
 
-/* The score of a key that is not seen: where there is no key, less than any score. */
+/* The score of an invisible key; if there is no key, less than any score. */
 template <int LEVEL> static __device__ __forceinline__ float score_unseen(const sight<LEVEL> &v, int s)
 {
     return s < v.keys ? HIDDEN : -INFINITY;
 }
 
-/* The keys outside of which queries [t0, t0 + n) see nothing. */
+/* The range of keys outside of which queries [t0, t0 + n) attend to nothing. */
 template <int LEVEL> static __device__ __forceinline__ span keys_seen(const sight<LEVEL> &v, int t0, int n)
 {
     if constexpr (LEVEL == ANY) {
@@ -264,7 +264,7 @@ template <int LEVEL> static __device__ __forceinline__ span keys_seen(const sigh
     return span{0, v.mask == BY_MASK_CAUSAL ? max(min(v.keys, t0 + n + v.shift), 0) : v.keys};
 }
 
-/* The queries outside of which keys [s0, s0 + n) are not seen. */
+/* The range of queries outside of which none attends to keys [s0, s0 + n). */
 template <int LEVEL>
 static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int s0, int n)
 {
@@ -277,7 +277,7 @@ static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
 }
 
-/* Whether each of queries [t0, t0 + n) sees each of keys [s0, s0 + m). */
+/* Returns true if each of queries [t0, t0 + n) attends to each of keys [s0, s0 + m). */
 template <int LEVEL>
 static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
@@ -287,7 +287,7 @@ static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, i
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
 }
 
-/* Whether queries [t0, t0 + n) may see any of keys [s0, s0 + m), as far as the pattern goes. */
+/* Returns true if the pattern lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m). */
 template <int LEVEL>
 static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
@@ -296,8 +296,8 @@ static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, i
     return true;
 }
 
-/* Of the tiles of m keys at s0, s0 + m, ... before `end`, the first that queries [t0, t0 + n) may see any of.
- */
+/* Of the tiles of m keys at s0, s0 + m, ... before `end`, returns the first to which any of queries [t0, t0 +
+ * n) may attend. */
 template <int LEVEL>
 static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, int n, int s0, int m, int end)
 {
@@ -307,7 +307,7 @@ static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, i
     return s0;
 }
 
-/* Whether there may be queries that see no key at all and have weights: 1 / keys on every key. Their
+/* Returns true if some queries may attend to no key at all and have weights: 1 / keys on every key. Their
  * log-sum-exp is -infinity. */
 template <int LEVEL> static __host__ __device__ __forceinline__ bool may_see_nothing(const attention &a)
 {
@@ -329,7 +329,7 @@ static inline int level_of(const attention &a)
     return a.dropout || may_see_nothing<MASKED>(a) ? MASKED : EASY;
 }
 
-/* The same attention, and the compiler is told what it does not have. */
+/* The same attention, with absent features made known to the compiler. */
 template <int LEVEL> static __device__ __forceinline__ attention known(attention a)
 {
     if (LEVEL == EASY) {
@@ -339,8 +339,8 @@ template <int LEVEL> static __device__ __forceinline__ attention known(attention
     return a;
 }
 
-/* Whether the matrix instructions can do it: rows in whole pieces of 16 bytes; and the largest product must
- * be the largest score. */
+/* Returns true if the matrix instructions can be used: rows in whole pieces of 16 bytes, and the largest
+ * product must be the largest score. */
 static inline bool fits_mma(const attention &a, by_dtype type)
 {
     return type != BY_F32 && a.dim % 8 == 0 && a.dim <= (level_of(a) == ANY ? 128 : 256) && a.scale > 0;
@@ -348,13 +348,13 @@ static inline bool fits_mma(const attention &a, by_dtype type)
 
 /* ---- biases ---------------------------------------------------------------------------------- */
 
-/* The entry, before it is clamped, of key s for the query at position p. */
+/* The entry, before clamping, of key s for the query at position p. */
 static __device__ __forceinline__ int bias_entry(const bias_rows &x, int p, int s)
 {
     return x.relative ? s - p + x.zero : s;
 }
 
-/* The rows of one head of each bias; NULL: there is none. */
+/* The rows of one head of each bias; NULL: none. */
 template <class T> struct bias_heads {
     const T *at[BIASES];
 };
@@ -367,8 +367,8 @@ template <class T> static __device__ __forceinline__ bias_heads<T> bias_at(const
     return r;
 }
 
-/* What the biases, whose rows of this head are `rows`, add to the score of query t and key s, in powers
- * of 2. What becomes infinite by that is as good as hidden. Beyond the last query and key the value does not
+/* What the biases, whose rows of this head are `rows`, add to the score of query t and key s, in powers of 2.
+ * A score that becomes infinite is effectively masked. Beyond the last query and key the value does not
  * matter. */
 template <class T>
 static __device__ __forceinline__ float bias_for(const attention &a, const sight<ANY> &see,
@@ -385,7 +385,7 @@ static __device__ __forceinline__ float bias_for(const attention &a, const sight
     return fmaxf(x * LOG2_E, x < HIDDEN ? x : HIDDEN);
 }
 
-/* What products are multiplied by to be exponents; where there is a bias, they have been (add_bias). */
+/* The factor that turns products into exponents; with a bias, it has already been applied (add_bias). */
 template <int LEVEL> static __device__ __forceinline__ float exponent_factor(const attention &a)
 {
     return LEVEL == ANY && has_bias(a) ? 1 : a.scale * LOG2_E;
@@ -400,7 +400,7 @@ static __device__ __forceinline__ T *head_at(const attention &a, const head_rows
     return (T *)r.at + row * r.batch + (int64_t)h * a.dim;
 }
 
-/* 2^x, good to two units in the last place; 0 where that is denormal. */
+/* 2^x, accurate to two units in the last place; 0 if the result is denormal. */
 static __device__ __forceinline__ float power2(float x)
 {
 #ifdef BY_CUDA_EMULATE

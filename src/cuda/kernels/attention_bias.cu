@@ -1,7 +1,7 @@
-/* attention_bias.cu - the gradient of a bias: the sums that attention_grad*.cu leave, added up in order. */
+/* attention_bias.cu - the gradient of a bias: reduces the sums of attention_grad*.cu, in order. */
 #include "cuda/kernels/attention_grad.cuh"
 
-/* Terms (batch, heads, rows, count) to (out_batch, out_heads, out_rows, count), all over axes that are 1
+/* Reduces terms (batch, heads, rows, count) to (out_batch, out_heads, out_rows, count), over axes that are 1
  * there. */
 struct bias_total {
     const float *terms;
@@ -9,7 +9,7 @@ struct bias_total {
     int out_batch, out_heads, out_rows;
 };
 
-enum { ENTRIES = 32, STRANDS = 8 }; /* of a block: what it sums, and into how many parts it cuts each sum */
+enum { ENTRIES = 32, STRANDS = 8 }; /* per block: entries, and parts into which each sum is split */
 
 template <class T>
 static __global__ void __launch_bounds__(ENTRIES *STRANDS) total_bias(const bias_total c, T *to)

@@ -1,11 +1,11 @@
-/* attention_bias.cuh - the gradient of a bias from tiles of slopes, the gradients of scores. Each tile of
- * queries has its own sums, and takes its tiles of keys in order; of a tile, every sum has one thread. */
+/* attention_bias.cuh - the gradient of a bias from tiles of score gradients. Each tile of queries has its own
+ * sums, and processes its tiles of keys in order; within a tile, every sum belongs to one thread. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_BIAS_CUH
 #define BY_CUDA_KERNELS_ATTENTION_BIAS_CUH
 
 #include "cuda/kernels/attention_grad.cuh"
 
-/* All CREW threads, which are a warp or a block, come here. */
+/* A barrier of all CREW threads, which are a warp or a block. */
 template <int CREW> static __device__ __forceinline__ void meet()
 {
     if (CREW == 32)
@@ -20,7 +20,7 @@ struct bias_slopes {
     const bias_sums &sums;
 };
 
-/* The number of the first sum of query t0, or of the tile that begins there. */
+/* The index of the first sum of query t0, or of the tile that starts there. */
 static __device__ __forceinline__ int64_t sums_of(const attention &a, const bias_slopes &x, int b, int h,
                                                   int t0)
 {
@@ -36,7 +36,7 @@ template <class T> static __device__ __forceinline__ void clear_sum(const bias_s
         ((float *)x.sums.at)[i] = 0;
 }
 
-/* Before the first tile of keys: zeros for what queries [t0, t0 + n) will add to. */
+/* Before the first tile of keys: zeroes the sums of queries [t0, t0 + n). */
 template <class T, int CREW>
 static __device__ __forceinline__ void clear_sums(const attention_back &g, int b, int h, int t0, int n)
 {
@@ -50,8 +50,8 @@ static __device__ __forceinline__ void clear_sums(const attention_back &g, int b
     meet<CREW>();
 }
 
-/* The numbers of n consecutive entries from `first` on, of which those beyond the ends count as the ends, to
- * a row of sums; `me` of `lanes` threads. */
+/* Adds n consecutive entries from `first` on, those beyond the ends counted as the ends, to a row of sums;
+ * `me` of `lanes` threads. */
 template <class T>
 static __device__ __forceinline__ void add_entries(const bias_slopes &x, int64_t sums, const float *line,
                                                    int n, int first, int me, int lanes)
@@ -70,8 +70,8 @@ static __device__ __forceinline__ void add_entries(const bias_slopes &x, int64_t
     }
 }
 
-/* slopes (ROWS, PITCH): of queries from t0 and COLUMNS keys from s0, written by the crew; line (ROWS +
- * COLUMNS). */
+/* slopes (ROWS, PITCH): score gradients of queries from t0 and COLUMNS keys from s0, written by the crew;
+ * line (ROWS + COLUMNS). */
 template <class T, int ROWS, int COLUMNS, int PITCH, int CREW>
 static __device__ __forceinline__ void add_to_bias(const attention &a, const bias_slopes &x,
                                                    const sight<ANY> &see, int b, int h, int t0, int s0,
@@ -81,7 +81,7 @@ static __device__ __forceinline__ void add_to_bias(const attention &a, const bia
     const int me = (int)(threadIdx.x % CREW), keys = min(COLUMNS, see.keys - s0);
     const int first = bias_entry(bias, t0 + see.shift, s0);
     meet<CREW>();
-    if (!x.sums.tile) { /* a row of its own for every query */
+    if (!x.sums.tile) { /* every query has its own row */
         for (int r = me / 32; r < ROWS && t0 + r < a.queries; r += CREW / 32)
             add_entries<T>(x, sums_of(a, x, b, h, t0 + r), slopes + r * PITCH, keys,
                            first - (bias.relative ? r : 0), me % 32, 32);
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void add_to_bias(const attention &a, const bia
     meet<CREW>();
 }
 
-/* The slopes to the sums of every bias whose gradient is wanted. */
+/* Adds the score gradients to the sums of every bias whose gradient is wanted. */
 template <class T, int ROWS, int COLUMNS, int PITCH, int CREW>
 static __device__ __forceinline__ void add_to_biases(const attention_back &g, const sight<ANY> &see, int b,
                                                      int h, int t0, int s0, const float *slopes, float *line)

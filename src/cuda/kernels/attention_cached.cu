@@ -8,7 +8,7 @@
 
 enum { FEW_QUERIES = 8 }; /* up to here, tiles would be mostly padding */
 
-/* Whether `past`, what the caches of batch row b are said to hold, is in order; what is not is reported. */
+/* Checks `past`, the number of positions in the caches of batch row b; reports an invalid value. */
 static __device__ __forceinline__ bool check_past(const cache_call &c, int b, int past)
 {
     const int limit = c.a.keys - c.a.queries + 1;
@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(ROWS == 1 ? RESIDENT * DECODERS : DECOD
         running<ROWS> w;
         start(w, q, a.scale * LOG2_E);
         for (int n = from + me.group, s = from; s < to; s += step, n += step) {
-            const bool keep = right && r0 == 0 && n < a.queries; /* new: is to go into the cache */
+            const bool keep = right && r0 == 0 && n < a.queries; /* new: must be stored in the cache */
             const bool more = s + step < to;
             float p[ROWS][pieces<T>::COUNT];
             score<T, LANES>(w, k, a, r0, n, me.groups, to, p);
@@ -129,14 +129,14 @@ static __global__ void __launch_bounds__(DECODERS) combine_shares(const cache_ca
     combine_parts<T, EASY>(c, b, kv, (keys + c.share - 1) / c.share, most);
 }
 
-/* Sets the positions of a block, by shapes alone; `step`: positions that a block of DECODERS threads takes at
- * a time. Returns the threads of a block, up to `most`. */
+/* Sets the positions of a block, by shapes alone; `step`: positions that a block of DECODERS threads
+ * processes at a time. Returns the threads of a block, up to `most`. */
 static int share_out(const cuda_exec *x, cache_call &c, int step, int most)
 {
     const attention &a = c.a;
     const int heads = a.batch * a.kv_heads, sms = x->cuda->sms, steps = (a.keys + step - 1) / step;
     const int wanted = BY_MAX(1, RESIDENT * sms / heads); /* enough blocks to keep the memory busy */
-    const bool alone = heads <= sms; /* a block has a multiprocessor for itself, nothing is short but time */
+    const bool alone = heads <= sms;                      /* a block has a multiprocessor to itself */
     c.guess = alone;
     if (steps > FEW_STEPS && wanted > 1) {
         BY_BRANCH("cache, shared out");
@@ -203,7 +203,7 @@ template <class T> static by_status ragged_rows(cuda_exec *x, cache_call &c)
 
 /* ---- many queries ---------------------------------------------------------------------------- */
 
-/* The new rows into the caches; a block for one of them. */
+/* Appends the new rows to the caches; one block per row. */
 template <class T> static __global__ void __launch_bounds__(DECODERS) append(const cache_call c)
 {
     const attention &a = c.a;

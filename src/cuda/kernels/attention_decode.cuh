@@ -1,28 +1,28 @@
-/* attention_decode.cuh - what decoding by few queries is made of: rows of keys and values piece by piece, and
- * the softmax that runs along with them. */
+/* attention_decode.cuh - building blocks of decoding with few queries: rows of keys and values in pieces, and
+ * the running softmax over them. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_DECODE_CUH
 #define BY_CUDA_KERNELS_ATTENTION_DECODE_CUH
 
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/last.cuh"
 
-enum { PIECE = 8 };                    /* elements of a head that one lane has */
-enum { FEW_ROWS = 32 };                /* queries of a key head up to which there are kernels */
+enum { PIECE = 8 };                    /* elements of a head per lane */
+enum { FEW_ROWS = 32 };                /* maximum queries of a key head with a kernel */
 enum { DECODERS = 256, RESIDENT = 3 }; /* threads of a block; blocks that a multiprocessor has at a time */
 enum { FEW_STEPS = 8 };                /* up to here, combining takes longer than one block for all */
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* The positions are counted from the new ones on, so that where position n lies does not depend on how many
- * the cache holds: the new rows are 0 ... T - 1, row n of the cache is position T + n. LANES lanes have a
- * position, each a piece of it; the groups of lanes of a block take neighbouring ones. */
+/* Positions are counted from the new ones on, so that the address of position n does not depend on how many
+ * the cache holds: the new rows are 0 ... T - 1, row n of the cache is position T + n. LANES lanes process a
+ * position, each a piece of it; the groups of lanes of a block process adjacent ones. */
 struct seat {
     int b, kv;
     int group, groups; /* of lanes */
     int d, left;       /* the first element of this lane's piece; elements from there on */
 };
 
-/* A piece as it lies in memory, in words: elements apart would take twice the registers until they are
+/* A piece as stored in memory, in words: separate elements would take twice the registers until they are
  * used. */
 template <class T> struct piece {
     enum { WORDS = PIECE * sizeof(T) / 4 };
@@ -41,13 +41,13 @@ static __device__ __forceinline__ float element(const piece<f16> &p, int i)
     return to_float(f16{(uint16_t)(p.in.at[i / 2] >> i % 2 * 16)});
 }
 
-/* A lane's pieces of the positions that its group takes at a time: 64 bytes. */
+/* A lane's pieces of the positions that its group processes at a time: 64 bytes. */
 template <class T> struct pieces {
     enum { COUNT = 64 / (PIECE * sizeof(T)) };
     piece<T> at[COUNT];
 };
 
-/* Word i of n elements, zeros behind them; and back. */
+/* Word i of n elements, padded with zeros; and the inverse. */
 static __device__ __forceinline__ uint32_t load_word(const float *from, int i, int n)
 {
     return i < n ? __float_as_uint(from[i]) : 0;
@@ -70,7 +70,7 @@ template <class T> static __device__ __forceinline__ void store_word(T *to, int 
         to[2 * i + 1].bits = (uint16_t)(word >> 16);
 }
 
-/* A piece of a row of which n elements are left; what is behind them is zero. */
+/* A piece of a row with n elements left, padded with zeros. */
 template <class T> static __device__ __forceinline__ piece<T> load_piece(const T *from, int n, bool whole)
 {
     piece<T> p = {};
@@ -94,10 +94,10 @@ static __device__ __forceinline__ void store_piece(T *to, int n, bool whole, con
         store_word(to, i, n, p.in.at[i]);
 }
 
-/* Where a lane's pieces lie. Of the positions that a group takes, none but its first can be a new one: there
- * are no more of those than groups. */
+/* The addresses of a lane's pieces. Of the positions that a group processes, only its first can be a new one:
+ * there are no more of those than groups. */
 template <class T> struct lane_rows {
-    const T *first, *at; /* the next position, and where it would be in the cache */
+    const T *first, *at; /* the next position, and its address in the cache */
     int stride;          /* to the position after it */
 };
 
@@ -114,7 +114,7 @@ static __device__ __forceinline__ lane_rows<T> rows_from(const attention &a, con
     return rows;
 }
 
-/* The next pieces, of position n and those after it; zeros from position `end` on. */
+/* Loads the next pieces, of position n and those after it; zeros from position `end` on. */
 template <bool WHOLE, class T>
 static __device__ __forceinline__ void take(lane_rows<T> &rows, const seat &me, int n, int end, pieces<T> &x)
 {
@@ -169,7 +169,7 @@ static __device__ __forceinline__ void take_paged(const attention &a, const head
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* What a lane knows of ROWS queries so far; top is the same in all of a warp. */
+/* The state of a lane for ROWS queries; top is the same in the whole warp. */
 template <int ROWS> struct running {
     float q[ROWS][PIECE], o[ROWS][PIECE], top[ROWS], sum[ROWS];
 };
@@ -189,8 +189,8 @@ static __device__ __forceinline__ void start(running<ROWS> &w, const piece<T> (&
     }
 }
 
-/* The scores of the keys that a group has, for each query, in every lane of it. Position s + i * stride is
- * seen if it is before `to`, and of the new ones those up to the query's own. */
+/* The scores of a group's keys for each query, in every lane of it. Position s + i * stride is visible if it
+ * is before `to`; of the new ones, those up to the query's own. */
 template <class T, int LANES, int ROWS>
 static __device__ __forceinline__ void score(const running<ROWS> &w, const pieces<T> &k, const attention &a,
                                              int r0, int s, int stride, int to,
@@ -214,7 +214,7 @@ static __device__ __forceinline__ void score(const running<ROWS> &w, const piece
     }
 }
 
-/* Scores to weights, and what was found so far to the new highest score of the warp. */
+/* Scores to weights; rescales the state to the new highest score of the warp. */
 template <int LANES, int ROWS, int COUNT>
 static __device__ __forceinline__ void weigh(running<ROWS> &w, float (&p)[ROWS][COUNT])
 {
@@ -257,12 +257,12 @@ static __device__ __forceinline__ void add_values(running<ROWS> &w, const pieces
     }
 }
 
-/* What a warp found of one query, {highest, sum, values}, to `to`. Each exchange adds up two groups of lanes;
- * both keep one half of the values. */
+/* Writes a warp's result for one query, {highest, sum, values}, to `to`. Each exchange adds two groups of
+ * lanes; each keeps one half of the values. */
 template <int LANES, int ROWS>
 static __device__ __forceinline__ void leave(const running<ROWS> &w, int r, int d, float *to)
 {
-    enum { LEFT = PIECE * LANES / 32 }; /* values of a lane in the end */
+    enum { LEFT = PIECE * LANES / 32 }; /* values of a lane at the end */
     const int lane = threadIdx.x & 31;
     float o[PIECE], sum = w.sum[r];
     UNROLL
@@ -289,13 +289,13 @@ static __device__ __forceinline__ void leave(const running<ROWS> &w, int r, int 
         to[2 + d + j] = o[j];
 }
 
-/* Findings put together, of one value. */
+/* Combined partial results, for one value. */
 struct finding {
     float top, sum, o;
 };
 
-/* `count` findings {highest, sum, values}, `step` apart, in order; TOGETHER of them are under way at a
- * time. FAR: other blocks wrote them; else those of warps, in whole rounds. */
+/* Combines `count` partial results {highest, sum, values}, `step` apart, in order; TOGETHER of them are in
+ * flight at a time. FAR: written by other blocks; otherwise by warps, in whole rounds. */
 template <bool FAR, class STEP>
 static __device__ __forceinline__ finding combine(const float *first, STEP step, int count, int d)
 {
@@ -330,33 +330,33 @@ static __device__ __forceinline__ finding combine(const float *first, STEP step,
 
 /* ---- a block's share ------------------------------------------------------------------------- */
 
-/* Few queries over many keys, those of a cache or others. */
+/* Few queries over many keys, in a cache or not. */
 struct cache_call {
-    attention a; /* k, v: the caches; a.keys: the room in them */
+    attention a; /* k, v: the caches; a.keys: their capacity */
     head_rows new_k, new_v;
     cache_pages pages; /* at NULL: every row is in one */
     cuda_fault *fault;
     int node;
     bool whole;   /* rows can be read by pieces of 16 bytes */
-    bool guess;   /* ask for the first keys before it is known how many there are */
-    int share;    /* positions of a block */
+    bool guess;   /* request the first keys before their number is known */
+    int share;    /* positions per block */
     float *parts; /* (batch, kv_heads, shares, rows, dim + 2): {highest, sum, values}; NULL: one share */
     int *arrived; /* (batch, kv_heads), all 0 between calls; NULL: another kernel combines */
 };
 
-/* LANES lanes have a key: positions that a block of DECODERS threads takes at a time. */
+/* LANES lanes have a key: positions that a block of DECODERS threads processes at a time. */
 template <class T, int LANES> struct step_of {
     enum { COUNT = DECODERS / LANES * pieces<T>::COUNT };
 };
 
-/* Query `row` of a key head's rows: head row / T of the group, position row % T. */
+/* Query `row` of the rows of a key head: head row / T of the group, position row % T. */
 template <class T>
 static __device__ __forceinline__ T *row_at(const attention &a, const head_rows &r, int b, int kv, int row)
 {
     return head_at<T>(a, r, b, kv * a.group + row / a.queries) + row % a.queries * r.row;
 }
 
-/* Of rows beyond the last one, the last one. */
+/* Rows beyond the last one repeat it. */
 template <bool WHOLE, class T, int ROWS>
 static __device__ __forceinline__ void load_queries(const attention &a, const seat &me, int r0,
                                                     piece<T> (&q)[ROWS])
@@ -367,7 +367,7 @@ static __device__ __forceinline__ void load_queries(const attention &a, const se
         q[r] = load_piece(row_at<T>(a, a.q, me.b, me.kv, min(r0 + r, rows - 1)) + me.d, me.left, WHOLE);
 }
 
-/* The result of a query that sees nothing: the mean of element d of the values of a key head, or 0. */
+/* The result of a query that attends to nothing: the mean of element d of the values of a key head, or 0. */
 template <class T>
 static __device__ __forceinline__ float mean_value(const attention &a, int b, int kv, int d)
 {
@@ -379,7 +379,8 @@ static __device__ __forceinline__ float mean_value(const attention &a, int b, in
     return sum / (float)keys;
 }
 
-/* Element d of a row of the result. EASY: every query sees something, and nobody asks for the log-sum-exp. */
+/* Element d of a row of the result. EASY: every query attends to something, and the log-sum-exp is not
+ * wanted. */
 template <class T, int LEVEL>
 static __device__ __forceinline__ void store_result(const attention &a, int b, int kv, int row, int d,
                                                     const finding &f)
@@ -394,7 +395,7 @@ static __device__ __forceinline__ void store_result(const attention &a, int b, i
             f.sum == 0 ? -INFINITY : (f.top + log2f(f.sum)) * LN_2;
 }
 
-/* The findings of all shares for every row of a key head, by the threads of a block. */
+/* Combines the partial results of all shares for every row of a key head, by the threads of a block. */
 template <class T, int LEVEL>
 static __device__ __forceinline__ void combine_parts(const cache_call &c, int b, int kv, int shares, int most)
 {
@@ -409,8 +410,8 @@ static __device__ __forceinline__ void combine_parts(const cache_call &c, int b,
     }
 }
 
-/* Rows r0, ... of a key head, of which `space` (ROWS, warps, places) has what the warps found: the result, or
- * the part of a share. */
+/* Rows r0, ... of a key head, for which `space` (ROWS, warps, places) has the results of the warps: writes
+ * the result, or the partial result of a share. */
 template <class T, int ROWS, int LEVEL>
 static __device__ __forceinline__ void finish(const cache_call &c, const attention &a, const seat &me, int r0,
                                               const float *space, int places)
@@ -433,12 +434,12 @@ static __device__ __forceinline__ void finish(const cache_call &c, const attenti
     }
 }
 
-/* Threads of a block, at most. */
+/* Maximum threads per block. */
 template <int ROWS> struct most_threads {
     enum { COUNT = ROWS == 1 ? 2 * DECODERS : DECODERS };
 };
 
-/* The same attention, and the compiler is told how little it is. */
+/* The same attention, with its small size made known to the compiler. */
 template <int ROWS> static __device__ __forceinline__ attention of_rows(attention a)
 {
     if (ROWS == 1)

@@ -1,12 +1,11 @@
 /* attention_few.cu - attention of few queries, as in decoding, with all masks, patterns and biases: over the
- * keys of an encoder, or over a cache to which the new rows have been added. What is seen of the keys is
- * shared out to blocks as in attention_cached.cu. */
+ * keys of an encoder, or over a cache to which the new rows have been appended. The visible keys are split
+ * over blocks as in attention_cached.cu. */
 #include "cuda/kernels/attention_decode.cuh"
 
 enum { FEW_QUERIES = 4 }; /* up to here, tiles would be mostly padding */
 
-/* The scores of the keys that a group has, n and those `stride` apart, for each query, in every lane of it.
- */
+/* The scores of the keys of a group, n and those `stride` apart, for each query, in every lane of it. */
 template <class T, int LANES, int ROWS>
 static __device__ __forceinline__ void score_seen(const running<ROWS> &w, const pieces<T> &k,
                                                   const attention &a, const sight<ANY> &see, const seat &me,
@@ -48,14 +47,14 @@ static __device__ __forceinline__ void take_rows(const attention &a, const head_
     }
 }
 
-/* How many shares there are for batch row b; one at least, which writes the results of queries that see
- * nothing. */
+/* Returns the number of shares for batch row b; at least one, which writes the results of queries that attend
+ * to nothing. */
 static __device__ __forceinline__ int shares_of(const cache_call &c, const span &all)
 {
     return max((all.to - all.from + c.share - 1) / c.share, 1);
 }
 
-/* One share of the keys of one key head that are seen, for all queries that look there, ROWS at a time. */
+/* One share of the visible keys of one key head, for all its queries, ROWS at a time. */
 template <class T, int LANES, int ROWS, bool WHOLE>
 static __global__ void __launch_bounds__(DECODERS) few(const cache_call c)
 {
@@ -111,7 +110,7 @@ static __global__ void __launch_bounds__(DECODERS) combine_few(const cache_call 
 
 /* ---- host ------------------------------------------------------------------------------------ */
 
-/* Keys that all queries of a batch row together can see, at most. */
+/* Upper bound of the keys that all queries of a batch row together attend to. */
 static int most_seen(const attention &a)
 {
     const gr_reach &r = a.reach;

@@ -43,8 +43,8 @@ template <class T> static __global__ void __launch_bounds__(256) row_deltas(cons
 
 enum { MAKE_DK = 1, MAKE_DV = 2 };
 
-/* The keys of one warp against BM queries, scores turned round: (keys, queries), so that they are the left
- * side of what gives dk and dv. */
+/* The keys of one warp against BM queries, scores transposed: (keys, queries), so that they are the left
+ * operand for dk and dv. */
 template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
     enum { ROWS = 16 * MT, LD = D + 8, NT = BM / 8 };
     left_rows<T, D, MT, false> k, v;
@@ -115,7 +115,7 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
     }
 };
 
-/* Start to load q and dy of a tile. */
+/* Starts loading q and dy of a tile. */
 template <class T, int D, int BM>
 static __device__ __forceinline__ void fetch_queries(const attention_back &g, int b, query_tile x, T *to)
 {
@@ -125,7 +125,7 @@ static __device__ __forceinline__ void fetch_queries(const attention_back &g, in
     copy_commit();
 }
 
-/* This thread's one of the BM exponents and BM deltas of a tile. */
+/* The thread's share of the BM exponents and BM deltas of a tile. */
 template <int BM>
 static __device__ __forceinline__ float number_of(const attention_back &g, int b, query_tile x)
 {
@@ -203,12 +203,13 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
             store_rows<T, D>(head_at<T>(a, g.dk, b, kv), g.dk.row, mine, a.keys, a.dim, side.dk, by, space);
 }
 
-/* Shared memory of one warp's slopes on their way to a bias, in floats. */
+/* Shared memory for one warp's score gradients on their way to a bias, in floats. */
 template <int MT, int NT> struct slope_room {
     enum { PITCH = 8 * NT + 1, COUNT = 16 * MT * PITCH + 16 * MT + 8 * NT };
 };
 
-/* The slopes of one warp's queries from t0 and keys from s0 to the sums of a bias; space: of all warps. */
+/* Adds the score gradients of one warp's queries from t0 and keys from s0 to the sums of a bias; space: of
+ * all warps. */
 template <class T, int MT, int NT>
 static __device__ __forceinline__ void give_to_bias(const attention_back &g, const sight<ANY> &see, int b,
                                                     int h, int t0, int s0, const float (&p)[MT][NT][4],
@@ -233,8 +234,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     const attention a = known<LEVEL>(g.a);
     BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD), then room for slopes */
     T *stage = queries + 2 * BM * LD;
-    const int b = blockIdx.z, h = blockIdx.y,
-              t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM; /* long ones first */
+    /* Long ones first. */
+    const int b = blockIdx.z, h = blockIdx.y, t0 = (int)(gridDim.x - 1 - blockIdx.x) * BM;
     const int warp = threadIdx.x / 32, row = (threadIdx.x & 31) / 4, mine = t0 + warp * ROWS;
     const int64_t head = (int64_t)b * a.heads + h;
     const T *k = head_at<T>(a, a.k, b, h / a.group), *v = head_at<T>(a, a.v, b, h / a.group);
@@ -242,8 +243,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
     const bool whole = may_see_nothing<LEVEL>(a) && gives_to_all(a, head, t0, BM);
     const span all = whole ? span{0, see.keys} : keys_seen(see, t0, BM), own = keys_seen(see, mine, ROWS);
     const float factor = exponent_factor<LEVEL>(a), even = whole ? 1 / (float)see.keys : 0;
-    const bool sums =
-        LEVEL == ANY && wants_bias(g) && mine < a.queries; /* behind them are those of another head */
+    /* Those after them belong to another head. */
+    const bool sums = LEVEL == ANY && wants_bias(g) && mine < a.queries;
     left_rows<T, D, MT, (D * MT <= 128)> q, dy;
     float dq[MT][D / 8][4], exponent[MT][2], delta[MT][2], by[MT][2];
 
@@ -339,7 +340,7 @@ static by_status launch_queries(cuda_exec *x, const attention_back &g)
                        (2 * BM + 4 * BN) * (D + 8) * sizeof(T) + slopes, g);
 }
 
-/* Keys, then queries. Of the largest heads, the sums of dk and dv do not fit the registers together. */
+/* Keys, then queries. For the largest heads, the sums of dk and dv do not both fit in registers. */
 template <class T, int LEVEL> static by_status back_64(cuda_exec *x, const attention_back &g)
 {
     BY_TRY((launch_keys<T, 64, 2, 32, 2, MAKE_DK | MAKE_DV, LEVEL>(x, g)));
@@ -373,7 +374,7 @@ template <class T> static by_status back_mma(cuda_exec *x, const attention_back 
     return launch_queries<T, 256, 1, 16, MASKED>(x, g);
 }
 
-/* Queries of a tile that has sums of its own, in the kernel that will make dq. */
+/* Queries per tile with separate sums, in the kernel that computes dq. */
 static int queries_of_tile(const attention &a, by_dtype type)
 {
     return !fits_mma(a, type) ? 64 : a.dim <= 64 ? 32 : 16;

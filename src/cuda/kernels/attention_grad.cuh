@@ -1,19 +1,19 @@
-/* attention_grad.cuh - what the kernels of the gradient of attention share. */
+/* attention_grad.cuh - shared by the kernels of the gradient of attention. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_GRAD_CUH
 #define BY_CUDA_KERNELS_ATTENTION_GRAD_CUH
 
 #include "cuda/kernels/attention.cuh"
 
-/* Where the gradient of a bias goes: sums of floats (batch, heads, queries or tiles of them, count), which
- * another kernel adds up, or, where no two scores share an entry, at once to its place. */
+/* The destination of the gradient of a bias: sums of floats (batch, heads, queries or tiles of them, count),
+ * which another kernel reduces, or the gradient itself if no two scores share an entry. */
 struct bias_sums {
     void *at;  /* NULL: not wanted */
     bool last; /* the gradient itself */
     int tile;  /* queries that share a row of sums; 0: every query has its own */
-    int rows;  /* of sums, of each head */
+    int rows;  /* rows of sums per head */
 };
 
-/* attention, and where the gradients go; at = NULL: not wanted. a.lse is read. */
+/* attention, and the destinations of the gradients; at = NULL: not wanted. a.lse is read. */
 struct attention_back {
     attention a;
     head_rows dy, dq, dk, dv;
@@ -26,17 +26,17 @@ static __host__ __device__ __forceinline__ bool wants_bias(const attention_back 
     return g.dbias[0].at || g.dbias[1].at;
 }
 
-/* attention_bias.cu, for bias `which`: the kind of its sums for tiles of `tile` queries; how many there are;
- * and the sum of them to the gradient. */
+/* attention_bias.cu, for bias `which`: the kind of its sums, for tiles of `tile` queries; their number; and
+ * their reduction to the gradient. */
 bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, int tile);
 size_t cuda_bias_sum_count(const attention_back &g, int which);
 by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, int which, const by_tensor *dbias);
 
-/* dq, dk and dv without matrix instructions, when delta is there (attention_grad_plain.cu). */
+/* dq, dk and dv without matrix instructions, once delta is computed (attention_grad_plain.cu). */
 by_status cuda_attend_back_plain(cuda_exec *x, const attention_back &g, by_dtype type);
 
-/* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights are to be 0
- * (the equal ones of a query that sees nothing come extra), also where there is no query. */
+/* The log-sum-exp of a query to base 2, as an exponent to subtract: infinite where all weights must be 0,
+ * also if there is no query. (The equal weights of a query that attends to nothing are added separately.) */
 static __device__ __forceinline__ float exponent_of(const attention &a, int64_t head, int t)
 {
     const float lse = t < a.queries ? a.lse[head * a.queries + t] : -INFINITY;
@@ -53,7 +53,8 @@ struct query_tile {
     int h, t0;
 };
 
-/* Whether one of queries [t0, t0 + n), n <= 64, sees nothing and so gives to every key. All lanes agree. */
+/* Returns true if one of queries [t0, t0 + n), n <= 64, attends to nothing and so contributes to every key.
+ * All lanes agree. */
 static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t head, int t0, int n)
 {
     bool any = false;
@@ -63,7 +64,7 @@ static __device__ __forceinline__ bool gives_to_all(const attention &a, int64_t 
 }
 
 /* The tile of n queries after x, of the heads before `end` that share a key head, that meets keys [s0, s0 +
- * m); x.t0 < 0: the first of its head. Where there is none, h = end. */
+ * m); x.t0 < 0: the first of its head. If there is none, h = end. */
 template <int LEVEL>
 static __device__ __forceinline__ query_tile next_tile(const attention &a, const sight<LEVEL> &see,
                                                        const span &seeing, int b, int end, int n, int s0,

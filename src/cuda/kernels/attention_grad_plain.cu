@@ -2,7 +2,7 @@
 #include "cuda/kernels/attention_bias.cuh"
 #include "cuda/kernels/attention_plain.cuh"
 
-/* p: products, as exponents, of queries from t0 and keys from s0; p' in `dropped`, dS in `p`. */
+/* p: products, as exponents, of queries from t0 and keys from s0; puts p' in `dropped`, dS in `p`. */
 template <class T, int LEVEL>
 static __device__ __forceinline__ void through_softmax(const attention_back &g, const sight<LEVEL> &see,
                                                        int b, int h, int t0, int s0, float (&p)[4][4],

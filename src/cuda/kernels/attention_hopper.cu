@@ -1,26 +1,27 @@
 /* attention_hopper.cu - attention on Hopper's matrix units (Dao et al. 2022; the overlap of products and
- * softmax after Shah et al. 2024). 16-bit types, heads of 64 or 128, no mask but the causal one; what else
- * there is goes to the general kernels. */
+ * softmax follows Shah et al. 2024). 16-bit types, heads of 64 or 128, no mask except causal and key masks;
+ * the general kernels do the rest. */
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/hopper_node.cuh"
 
 namespace
 {
 
-/* Of a masked key: a query that sees none but such has equal weights. A power of 2, whose product with the
- * scale has nothing to round: the difference of two such products is 0 also where one of them is part of a
+/* The score of a masked key: a query with only masked keys has equal weights. A power of 2, whose product
+ * with the scale is exact: the difference of two such products is 0 even if one of them is part of a
  * multiply-add. */
 static constexpr float HIDDEN_SCORE = -0x1p100f;
 
 #if BY_HOPPER_CODE
-/* The running softmax of two rows: about the largest score, and this lane's part of the sum of
- * e^(scale (s - top)). The top follows the largest score only when that is more than SLACK powers of two
- * above it: within them nothing overflows, and what was summed need not be scaled anew. */
+/* The running softmax of two rows: approximately the largest score, and this lane's part of the sum of
+ * e^(scale (s - top)). The top follows the largest score only if that exceeds it by more than SLACK powers of
+ * two: within them nothing overflows, and earlier sums need no rescaling. */
 struct running {
     float top[2], sum[2];
 };
 enum { SLACK = 8 };
-/* Scores to e^(...); fix: by how much what was summed before shrinks. Whether it does, in this warp. */
+/* Scores to e^(...); fix: the factor by which earlier sums shrink. Returns whether any shrink, in this
+ * warp. */
 template <int N>
 static __device__ __forceinline__ bool running_softmax(float (&s)[N / 2], running &run, float (&fix)[2],
                                                        float scale_log2)
@@ -37,7 +38,8 @@ static __device__ __forceinline__ bool running_softmax(float (&s)[N / 2], runnin
         raised = raised || raise;
         fix[r] = raise ? exp2_fast((run.top[r] - top) * scale_log2) : 1;
         run.top[r] = raise ? top : run.top[r];
-        const float less = run.top[r] == -INFINITY ? 0 : run.top[r] * scale_log2; /* nothing seen so far */
+        /* Nothing attended to so far. */
+        const float less = run.top[r] == -INFINITY ? 0 : run.top[r] * scale_log2;
         float sum = run.sum[r] * fix[r];
         BY_UNROLL
         for (int i = 2 * r; i < N / 2; i += 4) {
@@ -95,7 +97,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             values = r.at;
             step<J::STAGES>(r);
             bool more = seek<J>(a, s, p, r);
-            /* The next scores and the present values are multiplied while the softmax goes on. */
+            /* The next scores and the current values are multiplied while the softmax proceeds. */
             while (more) {
                 const int stage = r.at;
                 hold(weights);
@@ -113,7 +115,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 const bool raised = running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
                 hold(score);
                 step<J::STAGES>(r);
-                more = seek<J>(a, s, p, r); /* here, as the compiler moves no work past a loop */
+                more = seek<J>(a, s, p, r); /* here, because the compiler moves no work past a loop */
                 wgmma_wait<0>();
                 hold_parts(y);
                 release(s.empty + values);

@@ -1,4 +1,4 @@
-/* attention_hopper.cuh - attention on Hopper's matrix units: what it takes, and the two ops. */
+/* attention_hopper.cuh - attention on Hopper's matrix units: what it supports, and the two ops. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_HOPPER_CUH
 #define BY_CUDA_KERNELS_ATTENTION_HOPPER_CUH
 

@@ -1,7 +1,7 @@
-/* attention_hopper_grad.cu - the gradient of attention on Hopper's matrix units, by two jobs: one makes dq
- * (and delta, for the other), one dk and dv. That takes 7 products where 5 would do, as s and dp are made
- * twice, but any number of thread blocks can share the work. Where there are enough heads for all of them
- * attention_hopper_whole.cu does it in 5. */
+/* attention_hopper_grad.cu - the gradient of attention on Hopper's matrix units, in two jobs: one computes dq
+ * (and delta, for the other), one dk and dv. That takes 7 products instead of 5, because s and dp are
+ * computed twice, but any number of thread blocks can share the work. If there are enough heads for all of
+ * them, attention_hopper_whole.cu does it in 5. */
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/hopper_keys.cuh"
 #include "cuda/kernels/hopper_node.cuh"
@@ -47,7 +47,7 @@ static __device__ __forceinline__ void through_softmax(float (&s)[N / 2], const 
     }
 }
 
-/* Scores of queries that see nothing: with a log-sum-exp of 0, those of equal weights on every key. */
+/* Scores of queries that attend to nothing: with a log-sum-exp of 0, those of equal weights on every key. */
 template <int N>
 static __device__ __forceinline__ void level_scores(const hopper_args &a, float (&s)[N / 2], int key,
                                                     const bool (&blind)[2])
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 if (c == 0 && row + 8 * i < a.pad)
                     a.stats[(int64_t)w.head * a.pad + row + 8 * i] = float2{lse[i], delta[i]};
             for (int i = 0; i < 2 && J::MASKED;
-                 i++) { /* who sees nothing has equal weights: see level_scores */
+                 i++) { /* a query that attends to nothing has equal weights: see level_scores */
                 blind[i] = lse[i] == -INFINITY;
                 lse[i] = blind[i] ? 0 : lse[i];
             }
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
             scores(score, q, keys);
             scores(dp, dy, keys + J::MOVING_BYTES / 16);
             wgmma_commit();
-            wgmma_commit(); /* an empty group, where later the sum of the block before is under way */
+            wgmma_commit(); /* an empty group; later it is the pending sum of the previous block */
             take_stats();
             for (;;) {
                 const int stage = r.at;
@@ -119,7 +119,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 through_softmax<J::BLOCK>(score, dp, lse, delta, a.scale_log2);
                 hold(score);
                 step<J::STAGES>(r);
-                const bool more = seek<J>(a, s, p, r); /* here, as the compiler moves no work past a loop */
+                /* Here, because the compiler moves no work past a loop. */
+                const bool more = seek<J>(a, s, p, r);
                 wgmma_wait<0>();
                 hold_parts(dq);
                 if (before >= 0)
@@ -182,7 +183,7 @@ template <class T, bool M> using query_of_128 = job<T, query_work, 128, 2, 64, 4
 template <class T, bool M> using key_of_64 = job<T, key_work, 64, 2, 64, 6, true, 1, true, M>;
 template <class T, bool M> using key_of_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false, M>;
 
-/* The query side first: it leaves the statistics that the key side reads. */
+/* The query side first: it writes the statistics that the key side reads. */
 template <class T, bool MASKED> static by_status run_backward(cuda_exec *x, const attention_node &m)
 {
     const bool wide = m.attr->head_dim == 128, keys = m.grad[1].at || m.grad[2].at;

@@ -1,9 +1,9 @@
-/* attention_hopper_whole.cu - the gradient of attention with 5 products, by thread blocks that have a key
- * head to themselves. Two warpgroups keep 64 keys each and make dk and dv, as in KEY_GRAD. They pass ds on
+/* attention_hopper_whole.cu - the gradient of attention with 5 products, by thread blocks that each process a
+ * whole key head. Two warpgroups keep 64 keys each and compute dk and dv, as in KEY_GRAD. They pass ds on
  * through shared memory, and a third warpgroup multiplies it by the keys: one part of dq of a block of
- * queries for each tile of keys. Parts are added up in memory by the threads that made them, tile after tile,
- * in an order that is always the same; nobody else reads them, so they lie as they come out of the matrix
- * unit. The last tile that a query sees makes dq of the sum. */
+ * queries for each tile of keys. Parts are added in memory by the threads that computed them, tile after
+ * tile, always in the same order; nothing else reads them, so they are stored in the layout of the matrix
+ * unit. The last tile that a query attends to turns the sum into dq. */
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/hopper_keys.cuh"
 #include "cuda/kernels/hopper_node.cuh"
@@ -11,10 +11,10 @@
 namespace
 {
 
-enum { STATS_THREADS = 256, LANES = 8 /* that share a head of 64 */ };
+enum { STATS_THREADS = 256, LANES = 8 /* threads that share a head of 64 */ };
 
-/* stats = log2-sum-exp and delta = rowsum(dy * y): LANES threads for each query and head, queries from the
- * last to `pad` too. */
+/* stats = log2-sum-exp and delta = rowsum(dy * y): LANES threads for each query and head, including the
+ * padding queries up to `pad`. */
 template <class T>
 static __global__ void __launch_bounds__(STATS_THREADS)
     query_stats(head_rows y, head_rows dy, const float *lse, float2 *stats, int queries, int pad, int heads,
@@ -43,7 +43,7 @@ static __global__ void __launch_bounds__(STATS_THREADS)
 
 /* ---- the warpgroup of the queries ------------------------------------------------------------ */
 
-enum { PIECES = 8 }; /* of four numbers, that a thread has of (64, 64) */
+enum { PIECES = 8 }; /* pieces of four numbers that a thread has of (64, 64) */
 
 static __device__ __forceinline__ void get_sum(float (&d)[32], const float4 *at)
 {
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void get_sum(float (&d)[32], const float4 *at)
         d[4 * i + 3] = v.w;
     }
 }
-/* The sum of all parts up to this one; the cache is to keep it. */
+/* The sum of all parts up to this one; should stay in the cache. */
 static __device__ __forceinline__ void put_sum(float4 *at, const float (&d)[32], bool add)
 {
     const uint64_t keep = keep_in_cache();
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void put_sum(float4 *at, const float (&d)[32],
             put_in_memory(at + i * WARPGROUP, d + 4 * i, keep);
 }
 
-/* d (64 queries, 64) [+]= ds turned, (64, 16 STEPS keys), times the keys */
+/* d (64 queries, 64) [+]= ds transposed, (64, 16 STEPS keys), times the keys */
 template <class J, int STEPS>
 static __device__ __forceinline__ void multiply(float (&d)[32], uint32_t ds, uint32_t keys, bool add)
 {
@@ -89,7 +89,7 @@ template <class J> static __device__ __forceinline__ void sum_queries(const hopp
     for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
         const int b = w.head / a.kv_heads, h = w.head % a.kv_heads * a.group;
         const uint32_t keys = operand_place(shared_address(s.fixed + slot.at * J::SLOT_BYTES));
-        /* The second 64 keys may begin to be seen later than the first, or be beyond the end. */
+        /* The second 64 keys may become visible later than the first, or be beyond the end. */
         const passage second = passage_of<J>(a, w.tile * J::ROWS + 64, 64);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; step<J::PASSED>(passed)) {
@@ -154,11 +154,10 @@ template <class T, bool MASKED> static by_status run_whole(cuda_exec *x, const a
 
 } // namespace
 
-/* Thread blocks have whole heads to do: when the last round of them would leave many without work, two jobs
- * that share tiles out are faster, though they multiply 7 times for 5. They are as fast, too, when there are
- * so many queries that the sums do not stay in the cache. As measured on an H200: 0.75 ms against 0.84 for
- * 768 heads of 1024 queries, 0.33 against 0.41 with 512. With one tile of keys there is nothing to share out.
- */
+/* Thread blocks process whole heads. If the last round would leave many of them idle, two jobs that share
+ * tiles are faster, although they take 7 products instead of 5. They are also as fast if there are so many
+ * queries that the sums do not stay in the cache. Measured on an H200: 0.75 ms against 0.84 for 768 heads of
+ * 1024 queries, 0.33 against 0.41 with 512. With one tile of keys there is nothing to share. */
 bool cuda_hopper_whole_grad_takes(const cuda_context *c, const gr_node *n)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;

@@ -1,7 +1,7 @@
 /* attention_mma.cuh - tiles of attention by matrix instructions. A warp has 16 * MT rows of a product; rows
- * in shared memory have D elements and a gap of 16 bytes, by which eight of them lie in different banks.
- * Element numbers are those of mma.cuh: with g = lane / 4 and c = lane % 4, number i of a tile of 16 by 8 is
- * that of row g + 8 * (i / 2), column 2 c + i % 2. */
+ * in shared memory have D elements and a gap of 16 bytes, which puts eight of them into different banks.
+ * Elements are numbered as in mma.cuh: with g = lane / 4 and c = lane % 4, element i of a tile of 16 by 8 is
+ * in row g + 8 * (i / 2), column 2 c + i % 2. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_MMA_CUH
 #define BY_CUDA_KERNELS_ATTENTION_MMA_CUH
 
@@ -10,7 +10,7 @@
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
-/* Start to load rows [r0, r0 + ROWS) of one head, zeros where there are none. */
+/* Starts loading rows [r0, r0 + ROWS) of one head, zeros if there are none. */
 template <class T, int D, int ROWS>
 static __device__ __forceinline__ void fetch(T *to, const T *from, int64_t row, int r0, int rows, int dim)
 {
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void fetch(T *to, const T *from, int64_t row, 
     }
 }
 
-/* The left side of products: 16 * MT rows of D in shared memory, or in registers when HELD. */
+/* The left operand of products: 16 * MT rows of D in shared memory, or in registers if HELD. */
 template <class T, int D, int MT, bool HELD> struct left_rows {
     const T *at;
     uint32_t held[HELD ? D / 16 : 1][MT][4];
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void pack_product(uint32_t (&p)[MT][NT][2], co
     }
 }
 
-/* Hide what the pattern leaves out; arguments as below. By columns, so that the divisions are few. */
+/* Masks what the pattern excludes; arguments as below. By columns, so that there are few divisions. */
 template <bool BY_KEY, int MT, int NT>
 static __device__ __forceinline__ void hide_unreached(const sight<ANY> &see, int row0, int column0,
                                                       float (&s)[MT][NT][4])
@@ -133,8 +133,8 @@ static __device__ __forceinline__ void hide_unreached(const sight<ANY> &see, int
     }
 }
 
-/* Hide what is not seen in the scores of 16 MT queries from row0 and 8 NT keys from column0; BY_KEY: of as
- * many keys from row0 and queries from column0. */
+/* Masks the invisible scores of 16 MT queries from row0 and 8 NT keys from column0; BY_KEY: of as many keys
+ * from row0 and queries from column0. */
 template <bool BY_KEY, int LEVEL, int MT, int NT>
 static __device__ __forceinline__ void hide(const sight<LEVEL> &see, int row0, int column0,
                                             float (&s)[MT][NT][4])
@@ -172,8 +172,9 @@ static __device__ __forceinline__ void add_bias(const attention &a, const sight<
     }
 }
 
-/* Which weights of a tile of 16 queries from t0 and 8 NT keys from s0 are kept: bit 4 n of keep[i] is for
- * element i of column tile n. The four lanes of a column that share random numbers draw a quarter each. */
+/* Determines which weights of a tile of 16 queries from t0 and 8 NT keys from s0 are kept: bit 4 n of keep[i]
+ * is for element i of column tile n. The four lanes of a column that share random numbers draw a quarter
+ * each. */
 template <int NT>
 static __device__ __forceinline__ void kept_by_query(const attention &a, int64_t head, int t0, int s0,
                                                      uint32_t (&keep)[4])
@@ -204,8 +205,8 @@ static __device__ __forceinline__ void kept_by_key(const attention &a, int64_t h
     keep[1] = (mine ? bits : other) >> 2 * mine;
 }
 
-/* 16 MT rows of results, times a factor for each, to rows [r0, rows) of a head, by way of shared memory
- * that belongs to the warp. */
+/* Writes 16 MT rows of results, times a factor for each, to rows [r0, rows) of a head, through shared memory
+ * of the warp. */
 template <class T, int D, int MT>
 static __device__ __forceinline__ void store_rows(T *to, int64_t row, int r0, int rows, int dim,
                                                   const float (&acc)[MT][D / 8][4], const float (&by)[MT][2],

@@ -1,6 +1,6 @@
-/* attention_plain.cuh - tiles of attention without matrix instructions: f32, computed as such, and head sizes
- * of any kind. A block of 256 threads computes tiles of 64 by 64, 4 by 4 a thread. Thread (y, x) of 16 by 16
- * has rows 4 y + i; of dot products columns x + 16 j, of sums columns 4 x + j. Heads are taken in parts of 64
+/* attention_plain.cuh - tiles of attention without matrix instructions: f32, computed as such, and any head
+ * size. A block of 256 threads computes tiles of 64 by 64, 4 by 4 per thread. Thread (y, x) of 16 by 16 has
+ * rows 4 y + i; columns x + 16 j of dot products, columns 4 x + j of sums. Heads are processed in parts of 64
  * elements. */
 #ifndef BY_CUDA_KERNELS_ATTENTION_PLAIN_CUH
 #define BY_CUDA_KERNELS_ATTENTION_PLAIN_CUH
@@ -12,7 +12,8 @@ enum { SIDE = 64, PITCH = SIDE + 4, SQUARE = SIDE * PITCH, PLAIN_THREADS = 256 }
 #define THREAD_Y ((int)threadIdx.x / 16)
 #define THREAD_X ((int)threadIdx.x % 16)
 
-/* Elements [d0, d0 + SIDE) of rows [r0, r0 + SIDE) of a head times a factor, zeros where there are none. */
+/* Loads elements [d0, d0 + SIDE) of rows [r0, r0 + SIDE) of a head times a factor, zeros if there are
+ * none. */
 template <class T>
 static __device__ __forceinline__ void fetch_square(float *to, const T *from, int64_t row, int r0, int rows,
                                                     int d0, int dim, float factor)
@@ -131,7 +132,7 @@ static __device__ __forceinline__ void kept_square(const attention &a, int64_t h
         keep[j] = kept4(a, head, t0 + 4 * THREAD_Y, s0 + THREAD_X + 16 * j);
 }
 
-/* Zero the dropped ones of a thread's weights, multiply the others. */
+/* Zeroes the dropped weights of a thread, and scales the others. */
 static __device__ __forceinline__ void drop_weights(const attention &a, const uint32_t (&keep)[4],
                                                     float (&p)[4][4])
 {

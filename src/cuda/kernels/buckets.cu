@@ -1,4 +1,4 @@
-/* buckets.cu - distances sorted into ever wider buckets (T5). */
+/* buckets.cu - maps distances to buckets of increasing width (T5). */
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256 };

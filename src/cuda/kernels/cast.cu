@@ -1,4 +1,4 @@
-/* cast.cu - numbers in another type, rounded once. */
+/* cast.cu - converts element types, rounding once. */
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256, UNROLL = 4 };
@@ -9,7 +9,7 @@ template <class T> struct converted {
     {
         return from_float<T>(to_float(x));
     }
-    /* To f32 and from there to 16 bits would round twice; so bits beyond 24 are first put into the last. */
+    /* Going through f32 to 16 bits would round twice, so bits beyond 24 are first folded into the last. */
     static __device__ __forceinline__ T from(int32_t x)
     {
         uint32_t size = x < 0 ? 0u - (uint32_t)x : (uint32_t)x;
@@ -18,7 +18,7 @@ template <class T> struct converted {
         return from_float<T>(x < 0 ? -(float)size : (float)size);
     }
 };
-/* To the nearest, ties to even, out of range to the nearest bound, NaN to 0. */
+/* Rounds to nearest, ties to even; out of range becomes the nearest bound, NaN becomes 0. */
 template <> struct converted<int32_t> {
     template <class S> static __device__ __forceinline__ int32_t from(S s)
     {
@@ -31,7 +31,7 @@ template <> struct converted<int32_t> {
     }
 };
 
-/* f64 is for those who read results: nothing here computes in it. */
+/* f64 is for reading results: nothing here computes in it. */
 template <> struct converted<double> {
     template <class S> static __device__ __forceinline__ double from(S x)
     {

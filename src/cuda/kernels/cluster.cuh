@@ -1,7 +1,7 @@
-/* cluster.cuh - neighbouring blocks that run at the same time and read each other's shared memory (compute
- * capability 9.0 and later; before, a cluster is one block). See cuda_launch_clusters(). Emulated, a cluster is
- * one large block: __syncthreads() is a barrier of all of it there, so all its blocks must come to as many.
- */
+/* cluster.cuh - adjacent blocks that run at the same time and read each other's shared memory (compute
+ * capability 9.0 and later; before, a cluster is one block). See cuda_launch_clusters(). In the emulation a
+ * cluster is one large block: __syncthreads() is a barrier of all of it, so all its blocks must reach the
+ * same number of barriers. */
 #ifndef BY_CUDA_KERNELS_CLUSTER_CUH
 #define BY_CUDA_KERNELS_CLUSTER_CUH
 
@@ -9,8 +9,8 @@
 
 struct cluster {
     int size;            /* blocks */
-    int rank, thread;    /* which block of it this is, which thread of the block */
-    int index, clusters; /* which cluster this is, of how many */
+    int rank, thread;    /* index of the block in it, index of the thread in the block */
+    int index, clusters; /* index of the cluster, number of clusters */
     int threads;         /* of a block */
 };
 
@@ -36,7 +36,7 @@ static __device__ __forceinline__ unsigned char *cluster_memory(const cluster &c
     return memory;
 }
 
-/* Where another block of the cluster has what this one has at p. */
+/* Returns the address in another block of the cluster that corresponds to p in this one. */
 template <class V> static __device__ __forceinline__ const V *cluster_peer(const cluster &c, V *p, int rank)
 {
 #if defined(BY_CUDA_EMULATE)
@@ -57,7 +57,7 @@ template <class V> static __device__ __forceinline__ V *cluster_at(const cluster
     return (V *)cluster_peer(c, p, rank);
 }
 
-/* The two halves of a barrier: this block's part is done; all blocks have come so far. */
+/* The two halves of a barrier: this block's part is done; all blocks have arrived. */
 static __device__ __forceinline__ void cluster_arrive(const cluster &c)
 {
 #if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void cluster_wait(const cluster &c)
     (void)c;
 }
 
-/* All threads of the cluster, which see what the others have written. */
+/* A barrier of all threads of the cluster, which then see what the others have written. */
 static __device__ __forceinline__ void cluster_barrier(const cluster &c)
 {
 #if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

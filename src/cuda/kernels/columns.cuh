@@ -1,6 +1,6 @@
 /* columns.cuh - sums of columns: x (outer, rows, cols) summed over its rows, for reduce and for the gradient
- * of a bias. Rows are cut into pieces by the shape and the device alone, and the sums of the pieces are added
- * in a fixed order, so every run gives the same bits. */
+ * of a bias. The shape and the device alone determine how rows are split into pieces, and the sums of the
+ * pieces are added in a fixed order, so every run gives the same bits. */
 #ifndef BY_CUDA_KERNELS_COLUMNS_CUH
 #define BY_CUDA_KERNELS_COLUMNS_CUH
 
@@ -10,7 +10,7 @@ enum { SUM_COLUMNS = 32, SUM_ROWS = 8 }; /* threads of a block, across and down 
 
 struct columns {
     int64_t outer, rows, cols, pitch; /* pitch: elements from one row to the next */
-    int64_t bands, parts, per;        /* blocks across; pieces of the rows; rows of a piece */
+    int64_t bands, parts, per;        /* blocks across; pieces of the rows; rows per piece */
     bool cuda_vectors;                /* 16 bytes at once */
 };
 
@@ -26,8 +26,8 @@ static columns columns_of(const cuda_context *c, by_dtype type, int64_t outer, i
     return s;
 }
 
-/* y (outer, parts, cols) = scale times the sums of `per` rows each. A block has VEC neighbouring columns for
- * each of its threads across. Six blocks to a multiprocessor leave the registers for four loads at once. */
+/* y (outer, parts, cols) = scale times the sums of `per` rows each. A block has VEC adjacent columns for each
+ * of its threads across. Six blocks per multiprocessor leave registers for four loads at once. */
 template <class T, class Y, int VEC>
 static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_ROWS, 6)
     column_sums(Y *y, const T *x, columns s, float scale)
@@ -61,9 +61,8 @@ static __global__ void __launch_bounds__(SUM_COLUMNS *SUM_ROWS, 6)
     }
 }
 
-/* y (outer, cols) [+]= the sums of the pieces. A block of (32, JOIN) threads has 32 columns: with one thread
- * a column goes through its pieces in order, which is best where columns are many; with 32 they share them.
- */
+/* y (outer, cols) [+]= the sums of the pieces. A block of (32, JOIN) threads has 32 columns: with one thread,
+ * a column processes its pieces in order, which is best for many columns; with 32 they share them. */
 template <class Y, int JOIN>
 static __global__ void __launch_bounds__(32 * JOIN)
     join_parts(Y *y, const float *x, int64_t parts, int64_t cols, float scale, bool add)
@@ -81,7 +80,7 @@ static __global__ void __launch_bounds__(32 * JOIN)
     }
     space[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    const int64_t column = band * 32 + threadIdx.y; /* now a warp to a column */
+    const int64_t column = band * 32 + threadIdx.y; /* now one warp per column */
     sum = warp_sum(space[threadIdx.x][threadIdx.y]);
     if (threadIdx.x == 0 && column < cols)
         y[o * cols + column] = from_float<Y>(sum * scale);

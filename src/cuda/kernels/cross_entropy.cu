@@ -1,12 +1,12 @@
-/* cross_entropy.cu - the cross-entropy of logits and its gradient, a block a row. Probabilities are never
- * kept: the loss stores one log-sum-exp per row, and the gradient is written over the logits.
+/* cross_entropy.cu - the cross-entropy of logits and its gradient, one block per row. Probabilities are never
+ * stored: the loss keeps one log-sum-exp per row, and the gradient overwrites the logits.
  *
- * When a cross_entropy node and its gradient are partners, the gradient's kernel does the work of both, and
- * reads the logits from memory once. */
+ * If a cross_entropy node and its gradient are partners, the kernel of the gradient does the work of both,
+ * and reads the logits from memory once. */
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/softmax.cuh"
 
-enum { ALONE = 1024 }; /* threads of kernels of one block */
+enum { ALONE = 1024 }; /* threads of kernels with a single block */
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -15,7 +15,7 @@ template <class T> struct loss_args {
     T *dx;      /* likewise; may be x */
     int64_t x_pitch, dx_pitch;
     const int32_t *target;
-    const float *weights;       /* (cols) of the classes; NULL: all count the same */
+    const float *weights;       /* (cols), class weights; NULL: uniform */
     float *lse;                 /* (rows + 1); NULL: not wanted, in the forward pass */
     float *loss;                /* (rows) of each row */
     const float *count, *dloss; /* one number each */
@@ -23,14 +23,14 @@ template <class T> struct loss_args {
     float smoothing;
 };
 
-/* Rows with a bad target, which has been reported, are treated like those to ignore. */
+/* Rows with a bad target, which has been reported, are treated as ignored. */
 static __device__ __forceinline__ bool is_class(int target, int ignore, int cols)
 {
     return target != ignore && target >= 0 && target < cols;
 }
 
-/* The number of rows that count, or the sum of their weights; complains of targets that are neither classes
- * nor to be ignored. */
+/* Counts the rows that are not ignored, or sums their weights. Reports targets that are neither classes nor
+ * ignore_index. */
 static __global__ void count_targets(float *count, const int32_t *target, const float *weights, int64_t rows,
                                      int cols, int ignore, cuda_fault *fault, int node)
 {
@@ -47,7 +47,7 @@ static __global__ void count_targets(float *count, const int32_t *target, const 
         *count = all;
 }
 
-/* loss = sum(rows' losses) / count, in one order whatever the device. */
+/* loss = sum(losses of the rows) / count, in a fixed order on every device. */
 static __global__ void mean_loss(float *loss, const float *each, int64_t rows, const float *count)
 {
     __shared__ double space[32];
@@ -59,8 +59,8 @@ static __global__ void mean_loss(float *loss, const float *each, int64_t rows, c
         *loss = *count > 0 ? (float)(sum / *count) : 0;
 }
 
-/* A row's loss is (1 - s) (lse - x[target]) + s (lse - mean(x)) with s the label smoothing, times its weight.
- * Returns the row's lse, and leaves what the forward pass wants of it. */
+/* The loss of a row is (1 - s) (lse - x[target]) + s (lse - mean(x)), where s is the label smoothing, times
+ * its weight. Returns the lse of the row, and stores what the forward pass needs. */
 template <class T>
 static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_t row, const exp_sum &s,
                                                    bool counts, float at_target)
@@ -79,7 +79,7 @@ static __device__ __forceinline__ float finish_row(const loss_args<T> &a, int64_
     return lse;
 }
 
-/* The gap behind a row of gradients is part of the products that read it. */
+/* The gap after a row of gradients takes part in the products that read it. */
 template <class T> static __device__ __forceinline__ void zero_gap(const loss_args<T> &a, T *dx)
 {
     for (int i = a.cols + (int)threadIdx.x; i < (int)a.dx_pitch; i += (int)blockDim.x)
@@ -96,8 +96,8 @@ template <class T> static __device__ __forceinline__ void zero_row(const loss_ar
     });
 }
 
-/* What the gradients are multiplied by is dloss / count. The two are asked for before the row is, or they
- * would be waited for on their own. */
+/* The factor of the gradients is dloss / count. Both are requested before the row, otherwise they would have
+ * to be waited for separately. */
 struct loss_scale {
     float dloss, count;
 };
@@ -106,8 +106,8 @@ template <class T> static __device__ __forceinline__ loss_scale scale_of(const l
     return loss_scale{*a.dloss, *a.count};
 }
 
-/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the row's weight. `from` is the row of
- * logits, in memory, where dx may be, or kept. */
+/* dlogits = (softmax - (1 - s) onehot - s / V) dloss / counted, times the weight of the row. `from` is the
+ * row of logits, in memory (possibly where dx is) or kept in shared memory. */
 template <class T>
 static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx, const T *from, float lse,
                                                     int target, float at_target, loss_scale scale)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void gradient_row(const loss_args<T> &a, T *dx
             e = fmaf(exp_above(e, lse), factor, less);
         put(dx + i, v);
     });
-    __syncthreads(); /* what lies at the target has been written by another thread */
+    __syncthreads(); /* another thread has written the element at the target */
     if (threadIdx.x == 0)
         dx[target] = from_float<T>((exp_above(at_target, lse) - hit) * factor);
 }
@@ -155,12 +155,12 @@ template <class T> static __global__ void __launch_bounds__(ROW_THREADS) loss_gr
     }
     const loss_scale scale = scale_of(a);
     const float at_target = to_float(x[target]);
-    __syncthreads(); /* now it may be written over */
+    __syncthreads(); /* may be overwritten from here on */
     gradient_row(a, dx, x, a.lse[row], target, at_target, scale);
 }
 
-/* sum_row, leaving a copy of the row in shared memory. All copies of 16 bytes are under way before the first
- * is waited for; every thread then looks only at those that it has asked for itself. */
+/* As sum_row, keeping a copy of the row in shared memory. All copies of 16 bytes are in flight before the
+ * first is waited for; every thread then reads only those that it requested itself. */
 template <class T>
 static __device__ __forceinline__ exp_sum sum_and_keep(T *kept, const T *x, int whole, int cols,
                                                        bool with_total)
@@ -193,7 +193,7 @@ static __device__ __forceinline__ exp_sum sum_and_keep(T *kept, const T *x, int 
     return s;
 }
 
-/* Both at once. KEPT: the row waits in shared memory for the second look. */
+/* Both at once. KEPT: the row stays in shared memory for the second pass. */
 template <class T, bool KEPT>
 static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T> a)
 {
@@ -215,7 +215,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T>
         at_target = to_float(x[target]); /* before the barriers: dx may be x */
     s = join_exps(s, smooth, space);
     if (KEPT && counts)
-        at_target = to_float(kept[target]); /* after them: another thread has brought it */
+        at_target = to_float(kept[target]); /* after them: another thread loaded it */
     const float lse = finish_row(a, row, s, counts, at_target);
     if (!counts)
         zero_row(a, dx);
@@ -230,7 +230,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) loss_both_row(loss_args<T>
 /* How the rows are read. */
 enum loss_way { BY_ONE, BY_PIECE, KEEPING };
 
-/* What both directions have in common; dx NULL: only forward. */
+/* Shared by both directions; dx NULL: forward only. */
 template <class T> static loss_args<T> loss_args_of(const gr_node *n, const by_tensor *dx, loss_way how)
 {
     const gr_loss_attr *attr = (const gr_loss_attr *)n->attr;
@@ -252,7 +252,7 @@ template <class T> static int loss_threads(const loss_args<T> &a)
     return threads_for(a.whole ? a.whole / wide<T>::N : a.cols, ROW_THREADS);
 }
 
-/* `forward` is the cross_entropy node, `backward` the one that follows it when both are done at once. */
+/* `forward` is the cross_entropy node, `backward` the one that follows it if both are done at once. */
 template <class T>
 static by_status loss_of(cuda_exec *x, const gr_node *forward, const gr_node *backward, loss_way how)
 {
@@ -286,7 +286,7 @@ template <class T> static by_status loss_grad_of(cuda_exec *x, const gr_node *n,
     a.count = a.lse + rows;
     a.dloss = (const float *)n->in[3]->data;
     a.weights = n->in[4] ? (const float *)n->in[4]->data : NULL;
-    float *own = (float *)cuda_scratch(x, sizeof(float)); /* for the count that nobody needs */
+    float *own = (float *)cuda_scratch(x, sizeof(float)); /* for an unused count */
     BY_TRY(cuda_launch(x, count_targets, 1, ALONE, 0, own, a.target, a.weights, rows, a.cols, a.ignore,
                        x->cuda->device_fault, cuda_number(x, n)));
     return cuda_launch(x, loss_grad_row<T>, (unsigned)rows, loss_threads(a), 0, a);

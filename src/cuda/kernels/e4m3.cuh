@@ -1,5 +1,5 @@
-/* e4m3.cuh - numbers of 8 bits: a sign, 4 bits of exponent, 3 of mantissa. The largest is 448, the smallest
- * that is normal 2^-6, and below that they lie 2^-9 apart. 0x7f and 0xff are NaN; there is no infinity. */
+/* e4m3.cuh - 8-bit floats: a sign, 4 bits of exponent, 3 of mantissa. The largest is 448, the smallest normal
+ * one 2^-6, and below that they are 2^-9 apart. 0x7f and 0xff are NaN; there is no infinity. */
 #ifndef BY_CUDA_KERNELS_E4M3_CUH
 #define BY_CUDA_KERNELS_E4M3_CUH
 
@@ -7,15 +7,16 @@
 
 #define E4M3_MOST 448.0f
 
-/* The nearest, of two equally near ones the even; 448 with its sign for all that is larger. */
+/* Rounds to nearest, ties to even; anything larger becomes 448 with its sign. */
 static __device__ __forceinline__ uint32_t to_e4m3(float x)
 {
     const uint32_t sign = __float_as_uint(x) >> 24 & 0x80;
     const float size = fminf(fabsf(x), E4M3_MOST);
     if (x != x)
         return 0x7f;
+    /* 8 of these steps are the smallest normal number. */
     if (size < 0x1p-6f)
-        return sign | (uint32_t)rintf(size * 0x1p9f); /* 8 of these steps are the smallest normal number */
+        return sign | (uint32_t)rintf(size * 0x1p9f);
     const uint32_t bits = __float_as_uint(size);
     return sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)); /* exponents begin at 127 - 7 */
 }
@@ -27,7 +28,7 @@ static __device__ __forceinline__ float from_e4m3(uint8_t b)
     return size == 0x7f ? NAN : b & 0x80 ? -x : x;
 }
 
-/* Four in one register, the first lowest. Cards from 8.9 on have an instruction that does two. */
+/* Four in one register, the first lowest. Cards from 8.9 on have an instruction that converts two. */
 static __device__ __forceinline__ uint32_t pack_e4m3(float a, float b, float c, float d)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890

@@ -1,5 +1,4 @@
-/* each.cuh - for kernels that go over elements: a few neighbours at a time, of which the last may be missing.
- */
+/* each.cuh - for elementwise kernels: a few adjacent elements at a time, of which the last may be missing. */
 #ifndef BY_CUDA_KERNELS_EACH_CUH
 #define BY_CUDA_KERNELS_EACH_CUH
 
@@ -13,7 +12,7 @@
 #define BY_NO_UNROLL _Pragma("unroll 1")
 #endif
 
-/* i / d, and what is left. Divisions of 64 bits take several times as long and are seldom needed. */
+/* Returns i / d and sets the remainder. 64-bit divisions take several times as long and are rarely needed. */
 static __device__ __forceinline__ int64_t divide(int64_t i, int64_t d, int64_t *rest)
 {
     if ((uint64_t)(i | d) >> 32 == 0) {
@@ -58,7 +57,7 @@ template <class T, int V> static __device__ __forceinline__ void unpack(float *t
         to[k] = to_float(from.at[k]);
 }
 
-/* Rounded in pairs, which takes half the instructions. */
+/* Rounds in pairs, which takes half the instructions. */
 template <class T, int V> static __device__ __forceinline__ vec<T, V> packed(const float *from)
 {
     vec<T, V> v;

@@ -1,13 +1,12 @@
-/* elementwise.cu - one output element from the input elements at the same place: add, sub, mul, scale,
- * activations and their gradients, dropout. The output may lie over an input, so a thread reads its elements
- * before it writes them. */
+/* elementwise.cu - elementwise ops: add, sub, mul, scale, activations and their gradients, dropout. The
+ * output may overlap an input, so a thread reads its elements before it writes them. */
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/each.cuh"
 #include "graph/spread.h"
 
-enum { THREADS = 256, UNROLL = 2 }; /* 16 bytes of each input, UNROLL times over, are on the way per thread */
+enum { THREADS = 256, UNROLL = 2 }; /* 16 bytes of each input, UNROLL times, are in flight per thread */
 
-/* ---- of one input: f(v, at) changes V numbers in place, the first of which is element `at` --- */
+/* ---- one input: f(v, at) changes V numbers in place, the first of which is element `at` ------ */
 
 template <class T, class F>
 static __global__ void __launch_bounds__(THREADS) each_of_one(T *y, const T *x, int64_t count, F f)
@@ -48,7 +47,7 @@ template <class T> struct scaled {
 
 static __device__ __forceinline__ float clip(float x, float low, float high)
 {
-    return x < low ? low : x > high ? high : x; /* NaN stays */
+    return x < low ? low : x > high ? high : x; /* propagates NaN */
 }
 
 /* tanh(softplus(x)) by e = e^x: ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20 on it is 1. */
@@ -63,7 +62,7 @@ static __device__ __forceinline__ float softplus(float x)
     return x > 20 ? x : log1pf(expf(x));
 }
 
-/* Activations that few models have, and their derivatives: one kernel for all of them. */
+/* Rarely used activations and their derivatives: one kernel for all of them. */
 static __device__ __noinline__ float activate_rare(by_act act, float x)
 {
     switch (act) {
@@ -103,7 +102,7 @@ static __device__ __noinline__ float activate_rare_slope(by_act act, float x)
     case BY_QUICK_GELU:
         s = 1 / (1 + expf(-1.702f * x));
         return s * (1 + 1.702f * x * (1 - s));
-    case BY_GELU_10: /* beyond -10 it is flat anyway */
+    case BY_GELU_10: /* flat below -10 */
         return x > 10 ? 0 : 0.5f * (1 + erff(x * 0.70710678f)) + x * 0.39894228f * expf(-0.5f * x * x);
     case BY_RELU2:
         return x > 0 ? 2 * x : 0;
@@ -152,7 +151,7 @@ template <class T, by_act ACT> struct activated {
     }
 };
 
-/* Four neighbours share one evaluation of the generator. */
+/* Four adjacent elements share one evaluation of the generator. */
 template <class T> struct dropped {
     const uint64_t *random;
     uint32_t rng;
@@ -186,9 +185,9 @@ template <class T> static by_status dropout(cuda_exec *x, gr_node *n)
     return one_input<T>(x, n, dropped<T>{x->random, n->rng, drop_of(p)});
 }
 
-/* ---- of two inputs: a[k] = f(a[k], b[k]) ----------------------------------------------------- */
+/* ---- two inputs: a[k] = f(a[k], b[k]) -------------------------------------------------------- */
 
-enum repeats { NOT, BY_VECTORS, ANYHOW }; /* how b, of `period` elements, goes on after its end */
+enum repeats { NOT, BY_VECTORS, ANYHOW }; /* how b, of `period` elements, is repeated */
 
 template <class T, repeats HOW>
 static __device__ __forceinline__ vec<T, wide<T>::N> load_repeated(const T *b, int64_t at, int64_t period,
@@ -369,7 +368,7 @@ template <class T> static by_status binary(cuda_exec *x, gr_node *n, gr_binary k
     }
 }
 
-/* ---- activations: a kernel for each usual one ---------------------------------------------------------- */
+/* ---- activations: a kernel for each common one ------------------------------------------------- */
 
 #define EACH_ACT(CASE) \
     CASE(BY_ACT_NONE)  \

@@ -1,7 +1,7 @@
-/* fp8.cu - products in FP8 for linear layers of 16 bits. Both sides are rounded to e4m3 when they are needed,
- * each row of what is contracted with a scale of its own: its largest number becomes 448. Nothing is
- * remembered from step to step, so runs repeat and resume exactly. Matrix units want the contracted dimension
- * to lie close on both sides; a weight that lies the other way is turned over on the way. */
+/* fp8.cu - products in FP8 for 16-bit linear layers. Both operands are rounded to e4m3 when needed, each row
+ * along the contracted dimension with its own scale: its largest number becomes 448. Nothing is remembered
+ * between steps, so runs repeat and resume exactly. Matrix units require the contracted dimension to be
+ * contiguous in both operands; a weight stored the other way is transposed on the way. */
 #include "cuda/kernels/fp8.cuh"
 
 #include "cuda/kernels/e4m3.cuh"
@@ -9,20 +9,19 @@
 
 enum {
     EIGHT = 8,     /* numbers in 16 bytes */
-    PIECES = 8,    /* of 16 bytes, that a thread keeps of a row */
+    PIECES = 8,    /* pieces of 16 bytes of a row per thread */
     THREADS = 256, /* of a block */
     WARP_ROW = 32 * PIECES * EIGHT,
-    MOST = THREADS * PIECES * EIGHT, /* widest row; more columns than that has the vocabulary alone */
+    MOST = THREADS * PIECES * EIGHT, /* widest row; only the vocabulary has more columns */
     TURN_ROWS = 128,
-    TURN_COLUMNS = 64, /* a tile that a block turns over: 4 x 8 numbers a thread */
-    MOST_CHUNKS = 32   /* of rows, to find the largest number of each column */
+    TURN_COLUMNS = 64, /* a tile transposed by a block: 4 x 8 numbers per thread */
+    MOST_CHUNKS = 32   /* chunks of rows, to find the largest number of each column */
 };
 
-/* ---- making e4m3 ------------------------------------------------------------------------------- */
+/* ---- conversion to e4m3 ------------------------------------------------------------------------ */
 
-/* What the numbers of a row are to be multiplied with after a product. The smallest keeps its reciprocal
- * finite. A row with an infinity has an infinite scale, and every product with it is NaN; so is one with a
- * NaN. */
+/* The factor of a row after a product. The smallest one keeps its reciprocal finite. A row with an infinity
+ * has an infinite scale, and every product with it is NaN; so is one with a NaN. */
 static __device__ __forceinline__ float scale_for(float most)
 {
     return fmaxf(most / E4M3_MOST, 0x1p-126f);
@@ -35,7 +34,7 @@ static __device__ __forceinline__ float larger(const vec<float, EIGHT> &v, float
     return most;
 }
 
-/* to (rows, cols) in e4m3 and scales (rows) of x. GROUP threads do a row: a warp or the whole block. */
+/* to (rows, cols) in e4m3 and scales (rows) of x. GROUP threads process a row: a warp or the whole block. */
 template <class T, int GROUP>
 __global__ void __launch_bounds__(THREADS)
     quantize_rows(const T *x, int64_t rows, int cols, uint8_t *to, float *scales)
@@ -101,8 +100,8 @@ __global__ void __launch_bounds__(THREADS)
         parts[(int64_t)blockIdx.y * cols + begin + c] = total;
 }
 
-/* to (cols, rows) in e4m3 and scales (cols) of the columns of x (rows, cols). A thread takes four rows of
- * eight columns; what it has of a column is one word of the tile that lies across. */
+/* to (cols, rows) in e4m3 and scales (cols) of the columns of x (rows, cols). A thread processes four rows of
+ * eight columns; its part of a column is one word of the transposed tile. */
 template <class T>
 __global__ void __launch_bounds__(THREADS) quantize_turned(const T *x, int rows, int cols, const float *parts,
                                                            int chunks, uint8_t *to, float *scales)
@@ -141,11 +140,10 @@ __global__ void __launch_bounds__(THREADS) quantize_turned(const T *x, int rows,
     }
 }
 
-/* ---- where things are -------------------------------------------------------------------------- */
+/* ---- working memory ---------------------------------------------------------------------------- */
 
-/* Working memory of a product. What is made of a comes first, so that the next product with the same a finds
- * it.
- */
+/* Working memory of a product. The converted a comes first, so that the next product with the same a finds
+ * it. */
 typedef struct work {
     uint8_t *a, *b;
     float *a_scale, *b_scale, *parts;
@@ -169,7 +167,7 @@ static work work_of(cuda_exec *x, const cuda_product *p)
                 (float *)(at + parts)};
 }
 
-/* ---- both sides -------------------------------------------------------------------------------- */
+/* ---- both operands ----------------------------------------------------------------------------- */
 
 template <class T>
 static by_status rows_to_e4m3(cuda_exec *x, const void *from, int64_t rows, int64_t cols, uint8_t *to,
@@ -212,18 +210,18 @@ static by_status both_sides(cuda_exec *x, const cuda_product *p, const work *w, 
 
 by_status cuda_fp8_product(cuda_exec *x, const cuda_product *p, const by_tensor *a, cuda_lt_plan *plan)
 {
-    const bool there = x->in_scratch == a; /* asked before the scratch is */
+    const bool there = x->in_scratch == a; /* tested before scratch is requested */
     const work w = work_of(x, p);
     BY_TRY(p->ab_type == BY_BF16 ? both_sides<bf16>(x, p, &w, there) : both_sides<f16>(x, p, &w, there));
     x->in_scratch = a;
     return cuda_lt_run_fp8(x, plan, w.a, w.a_scale, w.b, w.b_scale);
 }
 
-/* ---- which products ---------------------------------------------------------------------------- */
+/* ---- when FP8 is faster ------------------------------------------------------------------------ */
 
-/* Seconds on an H200 in a long run, where power holds both back; for a moment 16 bits are faster than this,
- * and FP8 pays from a width of 2048 on. The matrix units do 1350 TFLOP/s in FP8, and the result then goes to
- * memory; in 16 bits both together are about 700 TFLOP/s, and an activation inside costs as much as moving
+/* Seconds on an H200 in a long run, where power limits both; in short runs 16 bits are faster than this, and
+ * FP8 pays off from a width of 2048. The matrix units do 1350 TFLOP/s in FP8, and the result then goes to
+ * memory; in 16 bits both together are about 700 TFLOP/s, and a fused activation costs as much as moving
  * three bytes of each number. */
 static const double FLOPS_8 = 1350e12, FLOPS_16 = 700e12, BYTES = 4e12;
 
@@ -234,10 +232,10 @@ bool cuda_fp8_pays(int64_t m, int64_t n, int64_t k, bool turned, cuda_fp8_behind
     const double pass = behind == BY_FP8_SLOPE ? 6 : behind == BY_FP8_ACTIVATION ? 4 : 0;
     const double in_8 = flops / FLOPS_8 + (made + (2 + pass) * result) / BYTES;
     const double in_16 = flops / FLOPS_16 + (behind == BY_FP8_NOTHING ? 0 : 3) * result / BYTES;
-    return in_16 >= 1.1 * in_8; /* by less, the lost digits are not worth it */
+    return in_16 >= 1.1 * in_8; /* for less, the lost precision is not worth it */
 }
 
-/* What the matrix units take. Only logits have gaps behind their rows, and they stay as they are. */
+/* What the matrix units support. Only logits have gaps after their rows, and they stay in 16 bits. */
 static bool fits(const cuda_product *p)
 {
     return (p->ab_type == BY_BF16 || p->ab_type == BY_F16) && p->c_type == p->ab_type && !p->ta &&
@@ -266,7 +264,7 @@ by_status cuda_fp8_open(cuda_context *c, const char *card)
     c->fp8_all = which && strcmp(which, "all") == 0;
     if (c->arch < 89)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "+fp8: %s has compute capability %d.%d; FP8 needs 8.9 (Ada) or later", card,
+                         "+fp8: %s has compute capability %d.%d; FP8 requires 8.9 (Ada) or later", card,
                          c->arch / 10, c->arch % 10);
     cuda_product p = {};
     p.m = p.n = p.k = p.lda = p.ldb = p.ldc = SIDE;

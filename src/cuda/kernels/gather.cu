@@ -1,9 +1,9 @@
-/* gather.cu - rows of a table by their index, and the sum of gradients back into the table.
+/* gather.cu - gathers rows of a table by index, and scatters gradients back into the table.
  *
- * The sum must have the same bits every time, so the positions are first sorted by their index, equals in
- * their own order, and each row of the table then adds its positions in that order: runs of CHUNK positions
- * are summed at once, then CHUNK sums of those, then these and what is left over, so that no index, however
- * frequent, holds up the rest. */
+ * The sum must have the same bits every time, so the positions are first sorted by index, equal ones in their
+ * original order, and each row of the table then adds its positions in that order: runs of CHUNK positions
+ * are summed at once, then CHUNK sums of those, then these and the remainder, so that no index, however
+ * frequent, delays the rest. */
 #include "cuda/kernels/each.cuh"
 #include "cuda/kernels/sort.cuh"
 #include "cuda/kernels/stored.cuh"
@@ -121,14 +121,14 @@ extern "C" by_status cuda_gather(gr_exec *e, gr_node *n)
 
 /* ---- the sums -------------------------------------------------------------------------------- */
 
-enum { CHUNK = 32, GROUPS = 2, SLICE = GROUPS * 128 }; /* columns of a warp; 4 neighbours in each group */
+enum { CHUNK = 32, GROUPS = 2, SLICE = GROUPS * 128 }; /* columns of a warp; 4 adjacent ones in each group */
 
-/* A lane's columns of a slice: with WIDE 4 neighbours at a time, otherwise 32 apart. */
+/* A lane's columns of a slice: with WIDE 4 adjacent ones at a time, otherwise 32 apart. */
 template <class T> struct slice {
     vec<T, 4> group[GROUPS];
 };
 
-/* `left` columns of the row are there, counted from the slice's first. */
+/* `left` columns of the row remain, counted from the first of the slice. */
 template <class T, bool WIDE>
 static __device__ __forceinline__ slice<T> load_slice(const T *row, int lane, int left)
 {
@@ -173,7 +173,7 @@ template <class T> static __device__ __forceinline__ void add_slice(slice<float>
     }
 }
 
-/* sum += x[place[i]] over i in [from, to) in order, DEPTH rows on the way; place NULL: x[i] itself. */
+/* sum += x[place[i]] over i in [from, to) in order, DEPTH rows in flight; place NULL: x[i] itself. */
 template <int DEPTH, class T, bool WIDE>
 static __device__ __forceinline__ void add_rows(slice<float> *sum, const T *x, const int32_t *place, int from,
                                                 int to, int64_t cols, int lane, int left)
@@ -194,18 +194,18 @@ static __device__ __forceinline__ void add_rows(slice<float> *sum, const T *x, c
     }
 }
 
-/* What the kernels below go by. */
+/* Arguments of the kernels below. */
 struct sums {
     cuda_sorted order;
-    int32_t *of;     /* (slots): the row of the table that a chunk belongs to, -1: there is no chunk */
+    int32_t *of;     /* (slots): the row of the table that a chunk belongs to, -1: no chunk */
     float *chunks;   /* (slots, cols) */
     float *clusters; /* (slots / CHUNK, cols): sums of CHUNK chunks */
     int32_t slots, cols, slices;
-    int64_t still; /* the row that gets nothing, -1: none */
+    int64_t still; /* the row that gets no gradient, -1: none */
 };
 
 /* A run [s, e) of sorted positions has (e - s) / CHUNK whole chunks, and chunk c has slot s / CHUNK + c: the
- * slots of different runs differ. So slots [first, end) belong to a run. */
+ * slots of different runs are disjoint. So slots [first, end) belong to a run. */
 static __device__ __forceinline__ void slots_of(const sums &w, int id, int *first, int *end)
 {
     const int s = w.order.bounds[2 * id], e = w.order.bounds[2 * id + 1];
@@ -213,8 +213,8 @@ static __device__ __forceinline__ void slots_of(const sums &w, int id, int *firs
     *end = *first + (e - s) / CHUNK;
 }
 
-/* The sum of the chunk of each slot. A warp looks whether one begins at one of the CHUNK places where it may,
- * a place to a lane. */
+/* The sum of the chunk of each slot. A warp checks whether one starts at one of the CHUNK possible positions,
+ * one per lane. */
 template <class T, bool WIDE>
 static __global__ void __launch_bounds__(THREADS) sum_chunks(sums w, const T *dy)
 {
@@ -237,8 +237,8 @@ static __global__ void __launch_bounds__(THREADS) sum_chunks(sums w, const T *dy
     store_slice<WIDE>(w.chunks + slot * w.cols + from, sum, lane, left);
 }
 
-/* The same once more: slots [first, end) of a run have (end - first) / CHUNK whole clusters of CHUNK chunks,
- * with slots of their own from first / CHUNK on. */
+/* The same at the next level: slots [first, end) of a run have (end - first) / CHUNK whole clusters of CHUNK
+ * chunks, with their own slots from first / CHUNK on. */
 template <bool WIDE> static __global__ void __launch_bounds__(THREADS) sum_clusters(sums w)
 {
     const int lane = threadIdx.x & 31;
@@ -260,8 +260,8 @@ template <bool WIDE> static __global__ void __launch_bounds__(THREADS) sum_clust
     store_slice<WIDE>(w.clusters + slot * w.cols + from, sum, lane, left);
 }
 
-/* A warp for each slice of each row of the table: whole clusters, chunks that are left, positions that are
- * left. ADD: to what is there, and rows with nothing stay as they are. */
+/* One warp for each slice of each row of the table: whole clusters, remaining chunks, remaining positions.
+ * ADD: adds to the existing values, and leaves rows without positions unchanged. */
 template <class T, bool WIDE, bool ADD>
 static __global__ void __launch_bounds__(THREADS) sum_rows(sums w, float *dtable, const T *dy)
 {

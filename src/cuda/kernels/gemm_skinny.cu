@@ -1,12 +1,12 @@
-/* gemm_skinny.cu - y (M, N) = act(x (M, K) w + b) for up to 64 rows of 16 bits: decoding many texts at once. As in
- * gemv_rows.cu the weights are read once, and asked for before the kernel before has ended; the matrix units
- * multiply.
+/* gemm_skinny.cu - y (M, N) = act(x (M, K) w + b) for up to 64 rows of 16 bits: decoding many texts at once.
+ * As in gemv_rows.cu the weights are read once, and requested before the previous kernel has ended; the
+ * matrix units multiply.
  *
- * A warp takes strips of 32 columns, over a part of K, and has a ring of its own that the weights stream
- * through: no warp waits for another. A block has `across` warps side by side, and `down` warps that share K.
- * `size` blocks, a cluster, share K again. A block keeps its part of x in shared memory; with K shared by a
- * cluster, that is little, and is soon there. Where K is shared the partial sums are added in the order of
- * the parts. */
+ * A warp processes strips of 32 columns, over a part of K, and has its own ring through which the weights
+ * stream: no warp waits for another. A block has `across` warps side by side, and `down` warps that share K.
+ * `size` blocks, a cluster, share K again. A block keeps its part of x in shared memory; if a cluster shares
+ * K, that is little and arrives soon. Where K is shared, the partial sums are added in the order of the
+ * parts. */
 #include "cuda/kernels/gemm_skinny.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/cluster.cuh"
@@ -20,26 +20,27 @@ enum {
     AHEAD = 8,       /* chunks of a ring */
     MAX_WARPS = 8,   /* of a block */
     MAX_CLUSTER = 8, /* blocks */
-    MAX_PARTS = 8,   /* that are added up at once: of a block's warps, of a cluster's blocks */
+    MAX_PARTS = 8,   /* added up at once: warps of a block, blocks of a cluster */
     CHUNK_BYTES = STRIP * CHUNK * 2,
-    TILES = STRIP / 8,     /* of a strip: results of matrix instructions side by side */
-    SUM_BYTES = 32 * 4 * 4 /* what a warp has of one such result */
+    TILES = STRIP / 8,     /* results of matrix instructions side by side in a strip */
+    SUM_BYTES = 32 * 4 * 4 /* a warp's part of one such result */
 };
 
-#ifdef BY_CUDA_EMULATE /* the card is an older one, and a cluster is one block of at most 1024 threads */
+/* The emulated card is an older one, and a cluster is one block of at most 1024 threads. */
+#ifdef BY_CUDA_EMULATE
 enum { MIN_CLUSTER_ARCH = 80, MAX_CLUSTER_WARPS = 32 };
 #else
 enum { MIN_CLUSTER_ARCH = 90, MAX_CLUSTER_WARPS = MAX_CLUSTER * MAX_WARPS };
 #endif
 
-/* How a product is shared out. */
+/* How a product is split. */
 typedef struct some_shape {
     int size, across, down; /* blocks of a cluster, warps of a block across N and down K */
-    int rounds;             /* tiles of `across` strips that a cluster does, one after the other */
+    int rounds;             /* tiles of `across` strips that a cluster processes, one after the other */
     unsigned clusters;
     int pitch;                         /* elements between rows of x in shared memory */
-    unsigned ring_at, sums_at, shared; /* bytes: where the rings are, where the partial sums, how many */
-    int slots;                         /* chunks of a ring: AHEAD, or fewer when there are no more */
+    unsigned ring_at, sums_at, shared; /* in bytes: offset of the rings, offset of the partial sums, total */
+    int slots;                         /* chunks of a ring: AHEAD, or fewer if there are no more */
 } some_shape;
 
 typedef struct some_args {
@@ -57,21 +58,22 @@ static __device__ __forceinline__ int part_of(int from, int to, int i, int n)
     return from + (to - from) * i / n;
 }
 
-/* Where 16 bytes of a chunk are: eight rows below each other in eight different groups of banks. */
+/* The offset of 16 bytes of a chunk: eight rows below each other in eight different groups of banks. */
 static __device__ __forceinline__ int place(int row, int piece)
 {
     return row * 64 + (piece ^ (row >> 1 & 3)) * 16;
 }
 
-/* A warp's weights: its strips, each from `from` to `to`, as one row of chunks. */
+/* The weights of a warp: its strips, each from `from` to `to`, as one row of chunks. */
 template <class T, bool NK> struct stream {
     const T *w;
     int64_t ldw;
     int n, from, to; /* columns; the warp's part of K */
-    int col, k;      /* of the chunk to ask for next */
-    int next_col;    /* from a strip to the warp's next one */
+    int col, k;      /* of the chunk to request next */
+    int next_col;    /* from a strip to the next one of the warp */
 
-    /* Ask for one more chunk. A group of copies even when there is none, so that groups can be counted. */
+    /* Requests one more chunk. Commits a group of copies even if there is none, so that groups can be
+     * counted. */
     __device__ __forceinline__ void ask(unsigned char *slot)
     {
         const int lane = threadIdx.x & 31, piece = lane % 4;
@@ -94,7 +96,7 @@ template <class T, bool NK> struct stream {
     }
 };
 
-/* The weights of a step, 16 (K) x 32 (N), as the matrix instructions take them. */
+/* The weights of a step, 16 (K) x 32 (N), in the layout of the matrix instructions. */
 template <bool NK>
 static __device__ __forceinline__ void weights_of(uint32_t b[TILES][2], const unsigned char *slot, int step)
 {
@@ -109,7 +111,7 @@ static __device__ __forceinline__ void weights_of(uint32_t b[TILES][2], const un
     }
 }
 
-/* Not inlined: a warp has 16 of these, and their code would be most of the kernel's. */
+/* Not inlined: a warp has 16 of these, and their code would be most of the kernel. */
 template <class T> static __device__ __noinline__ float4 activated(by_act act, float4 v)
 {
     return {activate_as<T>(act, v.x), activate_as<T>(act, v.y), activate_as<T>(act, v.z),
@@ -135,9 +137,8 @@ static __device__ __forceinline__ float4 plus(float4 a, float4 b)
     return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
 
-/* The sums of a tile's parts, which stand in the shared memory of the cluster: (down, across, rows / 16,
- * TILES, lanes) in each block. First the block's own are added up, then each block finishes a share of the
- * tile. */
+/* Sums the parts of a tile, which are in the shared memory of the cluster: (down, across, rows / 16, TILES,
+ * lanes) in each block. First each block adds its own, then each block finishes a share of the tile. */
 template <class T, int MT>
 static __device__ void add_parts(const some_args &a, const cluster &c, float4 *sums, int col)
 {
@@ -172,8 +173,8 @@ static __device__ void add_parts(const some_args &a, const cluster &c, float4 *s
     }
 }
 
-/* Rows of x, from one column to another, into shared memory: a warp takes a row at a time. Blocks begin with
- * different rows, so that not all read the same at once. */
+/* Loads rows of x, from one column to another, into shared memory: one row per warp at a time. Blocks start
+ * with different rows, so that not all read the same at once. */
 template <class T>
 static __device__ __forceinline__ void ask_for_x(const some_args &a, const cluster &c, T *to, int from,
                                                  int columns)
@@ -223,7 +224,7 @@ template <class T, int MT, bool NK> __global__ void __launch_bounds__(32 * MAX_W
     copy_wait<0>();
     __syncthreads();
 
-    /* lane l: row l % 16 of each 16 rows, the last row of all for those there are not; columns l / 16 * 8 */
+    /* lane l: row l % 16 of each 16 rows, or the last row if there is none; columns l / 16 * 8 */
     const T *rows[MT];
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -255,7 +256,7 @@ template <class T, int MT, bool NK> __global__ void __launch_bounds__(32 * MAX_W
             slot = slot + 1 < a.s.slots ? slot + 1 : 0;
         }
         const bool whole = c.size * a.s.down == 1;
-        if (!whole) { /* the sums stand where x was, or where those of the last round are still being read */
+        if (!whole) { /* the sums replace x, or those of the last round, which are still being read */
             if (round == 0)
                 __syncthreads();
             else
@@ -280,10 +281,10 @@ template <class T, int MT, bool NK> __global__ void __launch_bounds__(32 * MAX_W
         ask_for_bias(col);
     }
     if (c.size > 1)
-        cluster_barrier(c); /* nobody leaves while others read his sums */
+        cluster_barrier(c); /* no block leaves while others read its sums */
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static int64_t whole_parts(int64_t n, int64_t per)
 {
@@ -296,11 +297,11 @@ static int sixteens(const cuda_product *p)
     return p->m <= 16 ? 1 : p->m <= 32 ? 2 : 4;
 }
 
-/* Fill in what follows from the size of a cluster and the warps; false when it cannot be. */
+/* Fills in what follows from the size of a cluster and the warps. Returns false if it is not possible. */
 static bool complete(const cuda_context *c, const cuda_product *p, some_shape *s)
 {
     const int64_t steps = p->k / STEP, tiles = whole_parts(p->n, s->across * STRIP);
-    /* clusters find their places in groups of 16 or 18 multiprocessors */
+    /* clusters are placed in groups of 16 or 18 multiprocessors */
     const int64_t places = s->size == 1 ? c->sms : BY_MAX(c->sms / 16 * 16 / s->size, 1);
     const int64_t block_steps = whole_parts(steps, s->size), warp_steps = whole_parts(block_steps, s->down);
     if (steps < (int64_t)s->size * s->down || s->across * s->down > MAX_WARPS ||
@@ -308,7 +309,7 @@ static bool complete(const cuda_context *c, const cuda_product *p, some_shape *s
         return false;
     s->rounds = (int)whole_parts(tiles, places);
     s->clusters = (unsigned)whole_parts(tiles, s->rounds);
-    s->pitch = (int)block_steps * STEP + 8; /* rows 16 bytes apart modulo 32: no conflicts of banks */
+    s->pitch = (int)block_steps * STEP + 8; /* rows 16 bytes apart modulo 32: no bank conflicts */
     s->slots = (int)BY_MIN((int64_t)AHEAD, s->rounds * whole_parts(warp_steps, CHUNK / STEP));
     const int64_t warps = s->across * s->down, split = s->size * s->down > 1;
     const int64_t ring_at = whole_parts(p->m * s->pitch * 2, 128) * 128;
@@ -322,8 +323,8 @@ static bool complete(const cuda_context *c, const cuda_product *p, some_shape *s
     return shared <= c->shared_limit;
 }
 
-/* What a multiprocessor moves, in bytes: its weights, its part of x, the partial sums out and in again; a
- * cluster's barriers take the time of some more. Weights come slowly when too few are asked for at once. */
+/* The bytes that a multiprocessor moves: its weights, its part of x, the partial sums out and in again; the
+ * barriers of a cluster count as some more. Weights arrive slowly if too few are requested at once. */
 static int64_t cost_of(const cuda_product *p, const some_shape *s)
 {
     enum { ENOUGH = 64 * 1024, BARRIERS = 16 * 1024 };
@@ -342,7 +343,7 @@ static int64_t cost_of(const cuda_product *p, const some_shape *s)
 
 static bool shape_for(const cuda_context *c, const cuda_product *p, some_shape *best)
 {
-    enum { STEPS_EACH = 3 }; /* a warp should have at least so many */
+    enum { STEPS_EACH = 3 }; /* minimum steps per warp */
     int64_t least = INT64_MAX;
     const int largest = c->arch >= MIN_CLUSTER_ARCH ? MAX_CLUSTER : 1;
     for (int size = 1; size <= largest; size *= 2)

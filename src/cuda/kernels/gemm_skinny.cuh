@@ -1,4 +1,5 @@
-/* gemm_skinny.cuh - products with more rows than gemv_rows.cuh's that are still a reading of the weights. */
+/* gemm_skinny.cuh - products with more rows than those of gemv_rows.cuh that are still bound by reading the
+ * weights. */
 #ifndef BY_CUDA_KERNELS_GEMM_SKINNY_CUH
 #define BY_CUDA_KERNELS_GEMM_SKINNY_CUH
 

@@ -1,10 +1,10 @@
 /* gemv.cu - y (N) = act(x (K) w (K, N) + b) for one row and a large matrix: decoding one text. Its time is
- * that of reading w once, and of handing x from kernel to kernel.
+ * that of reading w once, and of passing x from kernel to kernel.
  *
- * Weights do not depend on the kernel before, so a thread asks for its first pieces of 16 bytes before it
- * waits for that kernel. They arrive in shared memory, not in registers, and a block takes at most half of a
- * multiprocessor, so that blocks of the next product start, and ask, while those of this one still work. A
- * thread reads only pieces that it asked for itself: the ring needs no barrier.
+ * Weights do not depend on the previous kernel, so a thread requests its first pieces of 16 bytes before it
+ * waits for that kernel. They arrive in shared memory, not in registers, and a block uses at most half of a
+ * multiprocessor, so that blocks of the next product start, and send requests, while those of this one still
+ * work. A thread reads only pieces that it requested itself: the ring needs no barrier.
  *
  * A block takes 128 bytes of each row of w, and the blocks of a cluster share K. Partial sums are added in a
  * fixed order, so that results do not depend on timing. docs/LOG.md lists what else was tried. */
@@ -21,7 +21,7 @@ enum { THREADS = 1024, LARGEST_CLUSTER = 8, MIN_ARCH = 90 };
 
 enum {
     WARPS = THREADS / 32,
-    SLOTS = 3,                 /* pieces of a thread that are under way */
+    SLOTS = 3,                 /* pieces of a thread in flight */
     SLOT_BYTES = THREADS * 16, /* a piece of each thread */
     ACROSS = 8,                /* threads side by side, with a piece each */
     DOWN = THREADS / ACROSS    /* rows of w at a time */
@@ -34,12 +34,12 @@ typedef struct gemv_args {
     int n, k;
     by_act act;
     int cluster;            /* blocks that share K */
-    int share;              /* rows of w of each */
+    int share;              /* rows of w per block */
     unsigned sums_at, x_at; /* bytes from the start of shared memory */
 } gemv_args;
 
-/* Sums over the lanes that have the same columns. Each exchange adds up two lanes, both of which keep one
- * half of the values while there are several. Returns the index of v[0]. */
+/* Sums over the lanes that have the same columns. Each exchange adds two lanes; each keeps one half of the
+ * values while there are several. Returns the index of v[0]. */
 template <int N> static __device__ __forceinline__ int sum_lanes(float (&v)[N])
 {
     const int lane = threadIdx.x & 31;
@@ -82,11 +82,11 @@ template <class T> __global__ void __launch_bounds__(THREADS) gemv(gemv_args a)
     let_next_start();
     cluster_arrive(c);
 
-    int next = from + down; /* row to ask for */
+    int next = from + down; /* row to request */
     auto ask = [&](int slot) {
         if (next < to && col < a.n)
             copy_async(ring + slot * THREADS, w + next * a.ldw, true);
-        copy_commit(); /* also when it is empty, so that groups can be counted */
+        copy_commit(); /* also if it is empty, so that groups can be counted */
         next += DOWN;
     };
 #pragma unroll
@@ -129,7 +129,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) gemv(gemv_args a)
             finish<T>(a, n, total);
         return;
     }
-    cluster_wait(c); /* the first block has begun and can be written to */
+    cluster_wait(c); /* the first block has started and can be written to */
     if (c.thread < COLUMNS)
         *cluster_at(c, partial + c.rank * COLUMNS + c.thread, 0) = total;
     cluster_arrive(c);
@@ -142,7 +142,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) gemv(gemv_args a)
     }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 static int parts(int64_t n, int64_t per)
 {

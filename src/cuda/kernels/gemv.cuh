@@ -1,4 +1,4 @@
-/* gemv.cuh - products of one row with a large matrix, whose time is that of reading the matrix. */
+/* gemv.cuh - products of one row with a large matrix, bound by reading the matrix. */
 #ifndef BY_CUDA_KERNELS_GEMV_CUH
 #define BY_CUDA_KERNELS_GEMV_CUH
 

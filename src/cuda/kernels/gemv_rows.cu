@@ -1,6 +1,6 @@
-/* gemv_rows.cu - y (M, N) = act(x (M, K) w + b) for a few rows M: decoding. The weights are read once, at the speed
- * of memory. They do not depend on the kernel before, so a block asks for its first ones before it waits for
- * that kernel to end. No sum is split over blocks. */
+/* gemv_rows.cu - y (M, N) = act(x (M, K) w + b) for a few rows M: decoding. The weights are read once, at the
+ * speed of memory. They do not depend on the previous kernel, so a block requests its first ones before it
+ * waits for that kernel to end. No sum is split over blocks. */
 #include "cuda/kernels/gemv_rows.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/kernel.cuh"
@@ -29,7 +29,7 @@ template <class T> static __device__ __forceinline__ void finish(const few_args 
 
 enum { NK_THREADS = 256, NK_ROWS = 2, NK_AHEAD = 4 };
 
-/* A warp takes NK_ROWS rows of w, NK_AHEAD pieces of each at a time. */
+/* A warp processes NK_ROWS rows of w, NK_AHEAD pieces of each at a time. */
 template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS) few_rows_nk(few_args a)
 {
     const int lane = threadIdx.x & 31, warp = (int)(blockIdx.x * NK_THREADS + threadIdx.x) >> 5;
@@ -89,8 +89,8 @@ template <class T, int M, int VEC> __global__ void __launch_bounds__(NK_THREADS)
 
 enum { KN_THREADS = 512, KN_ACROSS = 2, KN_DOWN = KN_THREADS / KN_ACROSS };
 
-/* The sums of N values over the lanes whose numbers differ in more than `ACROSS` says: each exchange adds up
- * two lanes, both of which keep one half of the values. Returns which value v[0] is in the end. */
+/* Sums N values over the lanes whose numbers differ in more than `ACROSS`: each exchange adds two lanes; each
+ * keeps one half of the values. Returns which value v[0] is at the end. */
 template <int ACROSS, int N> static __device__ __forceinline__ int sum_lanes(float (&v)[N])
 {
     const int lane = threadIdx.x & 31;
@@ -111,8 +111,8 @@ template <int ACROSS, int N> static __device__ __forceinline__ int sum_lanes(flo
     return mine;
 }
 
-/* A block takes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN rows at
- * a time, AHEAD times before the first is used. */
+/* A block processes KN_ACROSS pieces of columns: two threads side by side read 32 bytes of a row, KN_DOWN
+ * rows at a time, AHEAD times before the first is used. */
 template <class T, int M, int VEC, int AHEAD>
 __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
 {
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(KN_THREADS) few_rows_kn(few_args a)
     }
 }
 
-/* ---- choosing -------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 template <class T, int M, int VEC> static by_status rows_at(cuda_exec *x, bool nk, const few_args &a)
 {
@@ -180,14 +180,14 @@ template <class T, int M, int VEC> static by_status rows_at(cuda_exec *x, bool n
     if (nk)
         return cuda_launch_early(x, few_rows_nk<T, M, VEC>, dim3(blocks_for(a.n, NK_THREADS / 32 * NK_ROWS)),
                                  dim3(NK_THREADS), 0, a);
-    if (M == 1 && a.k > 4 * KN_DOWN) /* there are registers to ask for all of a long column at once */
+    if (M == 1 && a.k > 4 * KN_DOWN) /* there are enough registers to request all of a long column at once */
         return cuda_launch_early(x, few_rows_kn<T, M, VEC, 12>, tiles, dim3(KN_THREADS), 0, a);
     return cuda_launch_early(x, few_rows_kn<T, M, VEC, 4>, tiles, dim3(KN_THREADS), 0, a);
 }
 
 template <class T, int VEC> static by_status rows_of(cuda_exec *x, const cuda_product *p, few_args a)
 {
-    for (int64_t row = 0; row < p->m;) { /* 8, 4, 2, 1: every count is some of these */
+    for (int64_t row = 0; row < p->m;) { /* 8, 4, 2, 1: every count is a sum of these */
         const int64_t left = p->m - row, rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         a.x = (const T *)p->a + row * p->lda;
         a.y = (T *)p->c + row * p->ldc;

@@ -1,4 +1,4 @@
-/* gemv_rows.cuh - products with a few rows, which are a reading of the weights. */
+/* gemv_rows.cuh - products with a few rows, bound by reading the weights. */
 #ifndef BY_CUDA_KERNELS_GEMV_ROWS_CUH
 #define BY_CUDA_KERNELS_GEMV_ROWS_CUH
 

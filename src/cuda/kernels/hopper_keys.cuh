@@ -1,6 +1,6 @@
-/* hopper_keys.cuh - the gradient of attention with the keys as the fixed side, everything turned round:
- * (keys, queries). Two warpgroups keep 64 keys each and make dk and dv. In WHOLE_GRAD they also pass ds on
- * through shared memory, to the warpgroup that makes dq. */
+/* hopper_keys.cuh - the gradient of attention with the keys as the fixed side, everything transposed: (keys,
+ * queries). Two warpgroups keep 64 keys each and compute dk and dv. In WHOLE_GRAD they also pass ds on
+ * through shared memory, to the warpgroup that computes dq. */
 #ifndef BY_CUDA_KERNELS_HOPPER_KEYS_CUH
 #define BY_CUDA_KERNELS_HOPPER_KEYS_CUH
 
@@ -10,7 +10,7 @@
 namespace
 {
 
-/* ds (64 keys, 64 queries) of this warpgroup into the tile that is passed on. */
+/* Writes ds (64 keys, 64 queries) of this warpgroup into the tile that is passed on. */
 template <class J>
 static __device__ __forceinline__ void pass_on(const space &s, ring &passed, int place,
                                                const uint32_t (&ds)[J::BLOCK / 16][4])
@@ -26,7 +26,7 @@ static __device__ __forceinline__ void pass_on(const space &s, ring &passed, int
     step<J::PASSED>(passed);
 }
 
-/* Before the first block of a tile that concerns this warpgroup: see enter_tile. Of those before it passes
+/* Before the first block of a tile that concerns this warpgroup: see enter_tile. For earlier blocks it passes
  * nothing on. */
 template <class J>
 static __device__ __forceinline__ passage enter_keys(const hopper_args &a, const space &s, const walk &w,
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
 {
     typedef typename J::T T;
     const int lane = threadIdx.x % 32, c = lane % 4;
-    enum : bool { BOTH = J::KEEP && !J::SUMMERS }; /* else there are not enough registers */
+    enum : bool { BOTH = J::KEEP && !J::SUMMERS }; /* otherwise there are not enough registers */
     ring r = {0, 0}, slot = {0, 0}, passed = {0, 0};
     for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
         const int b = w.head / a.kv_heads, h = w.head % a.kv_heads, place = place_of<J>(w, group);
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
             scores(score, k, queries);
             scores(dp, v, queries + J::MOVING_BYTES / 16);
             wgmma_commit();
-            wgmma_commit(); /* an empty group, where later the sums of the block before are under way */
+            wgmma_commit(); /* an empty group; later it is the pending sums of the previous block */
             for (;;) {
                 const int stage = r.at;
                 if (J::OVERLAP)

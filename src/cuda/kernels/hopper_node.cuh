@@ -1,4 +1,4 @@
-/* hopper_node.cuh - from a node of the graph to a launch of one of Hopper's attention jobs. */
+/* hopper_node.cuh - turns a node of the graph into a launch of one of Hopper's attention jobs. */
 #ifndef BY_CUDA_KERNELS_HOPPER_NODE_CUH
 #define BY_CUDA_KERNELS_HOPPER_NODE_CUH
 
@@ -18,7 +18,7 @@ static head_rows rows_of(const by_tensor *t, int64_t first)
     return r;
 }
 
-/* q, k and v of three tensors, or side by side in the one that is packed. */
+/* q, k and v from three tensors, or packed side by side in one. */
 static void rows_of_qkv(const gr_attention_attr *at, by_tensor *const *from, head_rows (&r)[3])
 {
     const int64_t d = at->head_dim;
@@ -27,11 +27,11 @@ static void rows_of_qkv(const gr_attention_attr *at, by_tensor *const *from, hea
     r[2] = at->packed ? rows_of(from[0], (at->spec.heads + at->spec.kv_heads) * d) : rows_of(from[2], 0);
 }
 
-/* A node's tensors, found. */
+/* The tensors of a node. */
 struct attention_node {
     const gr_attention_attr *attr;
     const int32_t *mask; /* (batch, keys), or NULL */
-    uint64_t *seen;      /* made of it: see hopper_args */
+    uint64_t *seen;      /* derived from it: see hopper_args */
     int words;
     int batch, queries, keys;
     head_rows in[3], y, dy, grad[3];
@@ -58,8 +58,8 @@ static attention_node node_of(const gr_node *n)
     return m;
 }
 
-/* A bit for every key, from the mask of its batch row: a warp for every 64. Beyond the last key they are 1,
- * as nothing is there to be masked. */
+/* One bit per key, from the mask of its batch row: one warp for every 64. Beyond the last key they are 1,
+ * because there is nothing to mask. */
 static __global__ void __launch_bounds__(256)
     mask_bits(const int32_t *mask, int keys, int words, int all, uint64_t *seen)
 {
@@ -86,8 +86,8 @@ static inline by_status make_bits(cuda_exec *x, const attention_node &m)
                        m.seen);
 }
 
-/* Of a gradient, with room for what the softmax left of each query, for the bits of a mask, and for `more`
- * bytes behind that. */
+/* For a gradient, with room for the statistics of each query, for the bits of a mask, and for `more` bytes
+ * after that. */
 static inline attention_node grad_node_of(cuda_exec *x, const gr_node *n, size_t more)
 {
     attention_node m = node_of(n);
@@ -109,7 +109,7 @@ static by_status map_rows(tile_map *map, const attention_node &m, const head_row
     return tile_map_make(map, r.at, d, rows, heads, m.batch, r.row * 2, d * 2, r.batch * 2, box);
 }
 
-/* Pairs, unless so few that the last round of them would leave many thread blocks without work. */
+/* Pairs, unless there are so few that the last round would leave many thread blocks idle. */
 static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
 {
     const int64_t pairs = (int64_t)heads * ((tiles + 1) / 2), rounds = (pairs + sms - 1) / sms;
@@ -167,7 +167,7 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
                        a);
 }
 
-/* Whether the build holds the kernels: for other targets their bodies are empty. */
+/* Returns true if the build contains the kernels: for other targets their bodies are empty. */
 template <class J> static bool compiled()
 {
 #ifdef BY_CUDA_EMULATE
@@ -200,11 +200,12 @@ template <class J> static bool takes(const cuda_context *c, const gr_node *n)
     if (n->in[GR_ATT_PREFIX] || n->in[GR_ATT_BIAS] || n->in[GR_ATT_RELATIVE] || n->in[GR_ATT_PAIR_MASK] ||
         at->spec.pattern.kind != BY_PATTERN_FULL || at->spec.empty_zero)
         return false;
+    /* With two masks, a query that attends to nothing would need the keys that the other mask excludes. */
     if (n->in[GR_ATT_KEY_MASK] && at->spec.mask == BY_MASK_CAUSAL)
-        return false; /* of two masks: whoever sees nothing would have to look at the keys that the other mask
-                         hides */
+        return false;
+    /* Some queries would attend to nothing. */
     if (q->dim[0] < 1 || t < 1 || s < 1 || q->dim[0] > most || t > INT32_MAX / 2 || s > INT32_MAX / 2 ||
-        (at->spec.mask == BY_MASK_CAUSAL && t > s)) /* some queries would see nothing */
+        (at->spec.mask == BY_MASK_CAUSAL && t > s))
         return false;
     for (int i = 0; i < n->n_in; i++)
         if (!aligned(n->in[i]))

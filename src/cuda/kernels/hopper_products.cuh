@@ -1,4 +1,5 @@
-/* hopper_products.cuh - the parts of a warpgroup's work: operands, products, masks, and rows to memory. */
+/* hopper_products.cuh - the parts of a warpgroup's work: operands, products, masks, and writing rows to
+ * memory. */
 #ifndef BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
 #define BY_CUDA_KERNELS_HOPPER_PRODUCTS_CUH
 
@@ -10,8 +11,8 @@
 namespace
 {
 
-/* The place of the block in a stage. Told that all lanes have the same, the compiler computes with it but
- * once. */
+/* The address of the block in a stage. Since the compiler knows that all lanes have the same, it computes it
+ * only once. */
 template <class J> static __device__ __forceinline__ uint32_t moving_at(const space &s, int stage)
 {
     return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
@@ -44,7 +45,7 @@ static __device__ __forceinline__ void take_operand(operand<J, KEEP> &o, const u
     }
 }
 
-/* d (64, BLOCK) = a (64, D) times the moving rows at b, turned */
+/* d (64, BLOCK) = a (64, D) times the moving rows at b, transposed */
 template <class J, bool KEEP>
 static __device__ __forceinline__ void scores(float (&d)[J::BLOCK / 2], const operand<J, KEEP> &a, uint32_t b)
 {
@@ -166,21 +167,21 @@ static __device__ __forceinline__ void store_rows(const head_rows &to, int b, in
 
 /* ---- the causal mask ------------------------------------------------------------------------- */
 
-/* The last keys that a thread's two rows see. */
+/* The last keys visible to a thread's two rows. */
 static __device__ __forceinline__ void last_keys(const hopper_args &a, int row, int (&last)[2])
 {
     const int end = a.keys - 1, ahead = a.keys - a.queries;
     last[0] = a.causal ? min(end, ahead + row) : end;
     last[1] = a.causal ? min(end, ahead + row + 8) : end;
 }
-/* Whether a block has keys that one of the 64 rows from `row` does not see. */
+/* Returns true if a block has keys that are not visible to one of the 64 rows from `row`. */
 template <class J> static __device__ __forceinline__ bool is_cut(const hopper_args &a, int row, int block)
 {
     const int first_end = a.causal ? min(a.keys, a.keys - a.queries + row + 1) : a.keys;
     return (block + 1) * J::BLOCK > first_end;
 }
 
-/* Keys beyond the last one that a row sees; key: of s[0]. */
+/* Masks keys beyond the last one visible to a row; key: that of s[0]. */
 template <int N>
 static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, const int (&last)[2])
 {
@@ -191,7 +192,7 @@ static __device__ __forceinline__ void hide_keys(float (&s)[N / 2], int key, con
 
 /* ---- the key mask ---------------------------------------------------------------------------- */
 
-/* Keys of a block that are masked get the score `hidden`; c: the lane of the quad. */
+/* Masked keys of a block get the score `hidden`; c: the lane of the quad. */
 template <class J>
 static __device__ __forceinline__ void hide_masked(const hopper_args &a, float (&s)[J::BLOCK / 2], int b,
                                                    int block, int c, float hidden)
@@ -205,9 +206,9 @@ static __device__ __forceinline__ void hide_masked(const hopper_args &a, float (
     }
 }
 
-/* ---- the same, turned round: rows are keys, columns queries ----------------------------------- */
+/* ---- the same, transposed: rows are keys, columns queries ------------------------------------- */
 
-/* The first queries that see a thread's two rows; beyond the last key and of masked ones there are none. */
+/* The first queries that attend to a thread's two rows; none for masked keys and beyond the last key. */
 template <class J>
 static __device__ __forceinline__ void first_queries(const hopper_args &a, int b, int row, int (&first)[2])
 {
@@ -221,13 +222,13 @@ static __device__ __forceinline__ void first_queries(const hopper_args &a, int b
         first[i] = !seen ? INT_MAX : a.causal ? key - ahead : 0;
     }
 }
-/* Whether a block has queries that do not see one of the 64 rows from `row`. */
+/* Returns true if a block has queries that do not attend to one of the 64 rows from `row`. */
 template <class J>
 static __device__ __forceinline__ bool is_cut_turned(const hopper_args &a, int row, int block)
 {
     return J::MASKED || row + 64 > a.keys || (a.causal && block * J::BLOCK + a.keys - a.queries < row + 63);
 }
-/* Queries before the first one that sees a row; query: of s[0]. */
+/* Masks queries before the first one that attends to a row; query: that of s[0]. */
 template <int N>
 static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query, const int (&first)[2])
 {
@@ -236,12 +237,13 @@ static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query
         s[i] = query + i / 4 * 8 + i % 2 < first[i / 2 % 2] ? -INFINITY : s[i];
 }
 
-/* What the softmax left of the queries in a stage. */
+/* The softmax statistics of the queries in a stage. */
 template <class J> static __device__ __forceinline__ const float2 *stats_at(const space &s, int stage)
 {
     return (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
 }
-/* s becomes p, dp becomes ds; stats: of the block's queries. A query that sees nothing has equal weights. */
+/* s becomes p, dp becomes ds; stats: of the block's queries. A query that attends to nothing has equal
+ * weights. */
 template <class J>
 static __device__ __forceinline__ void through_softmax_turned(const hopper_args &a, float (&s)[J::BLOCK / 2],
                                                               float (&dp)[J::BLOCK / 2], const float2 *stats)

@@ -5,7 +5,7 @@
  *
  *   FORWARD     fixed q         moving k, v    s = q k^T, p = softmax(s), y = p v
  *   QUERY_GRAD  fixed q, dy, y  moving k, v    s = q k^T, dp = dy v^T, ds = p (dp - delta), dq = ds k
- *   KEY_GRAD    fixed k, v      moving q, dy   turned round: s^T = k q^T ..., dv = p^T dy, dk = ds^T q
+ *   KEY_GRAD    fixed k, v      moving q, dy   transposed: s^T = k q^T ..., dv = p^T dy, dk = ds^T q
  *   WHOLE_GRAD  fixed k, v      moving q, dy   KEY_GRAD, and dq too: see attention_hopper_whole.cu
  *
  * What one product leaves in registers is what the next takes from registers: scores never go through memory,
@@ -20,23 +20,23 @@ namespace
 
 enum job_kind { FORWARD, QUERY_GRAD, KEY_GRAD, WHOLE_GRAD };
 
-/* Rows of heads in memory: element (b, t, h, d) lies at b * batch + t * row + h * D + d. */
+/* Rows of heads in memory: element (b, t, h, d) is at b * batch + t * row + h * D + d. */
 struct head_rows {
     void *at;
     int64_t row, batch;
 };
 
-/* How the tiles are dealt out to the thread blocks. A tile is the longer, the more a causal mask lets it see.
- * PAIRED: a unit is the long and the short tile that make up the same length, so that units are equal and the
- * tiles of a head stay together in time, sharing the cache. SORTED: a unit is a tile, the longest first, and
- * the blocks take them in turns there and back, which evens out where there are few. WHOLE_GRAD knows none of
- * them: a unit is a head. */
+/* How tiles are distributed over the thread blocks. A tile takes longer, the more a causal mask lets it see.
+ * PAIRED: a unit is a long and a short tile of constant total length, so that units are equal and the tiles
+ * of a head run close together in time, sharing the cache. SORTED: a unit is a tile, longest first, and the
+ * blocks take them in alternating directions, which balances a small number of them. WHOLE_GRAD uses none of
+ * these: a unit is a head. */
 enum dealing { PLAIN, PAIRED, SORTED };
 
 struct hopper_args {
     tile_map fixed[3], moving[2];
     head_rows out[3];     /* y, or dq, or dk and dv, or all three; at = NULL: not wanted */
-    const uint64_t *seen; /* MASKED: (B, words), a bit for every key; words of a batch row */
+    const uint64_t *seen; /* MASKED: (B, words), one bit per key; words per batch row */
     int words;
     float *lse;                 /* (B, H, T), may be NULL in FORWARD */
     float2 *stats;              /* (B, H, pad): log2-sum-exp, delta; infinity, 0 beyond the last query */
@@ -52,9 +52,9 @@ struct hopper_args {
     float equal;             /* MASKED: 1 / keys */
 };
 
-/* What a block does. WORK: the warpgroups' part, a struct with KIND and run<job>(args, space, group).
- * KEEP: the fixed operands are in registers. SLOTS: for how many tiles fixed operands have room. OVERLAP: the
- * next scores are made before the present ones have been used up. MASKED: there is a key mask. */
+/* The configuration of a block. WORK: the part of the warpgroups, a struct with KIND and run<job>(args,
+ * space, group). KEEP: the fixed operands are in registers. SLOTS: number of tiles whose fixed operands fit.
+ * OVERLAP: the next scores are computed before the current ones are used up. MASKED: there is a key mask. */
 template <class T_, class WORK_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_, int SLOTS_ = 1,
           bool OVERLAP_ = true, bool MASKED_ = false>
 struct job {
@@ -74,7 +74,8 @@ struct job {
     static constexpr int SLOT_BYTES = FIXED * FIXED_BYTES;
     static constexpr int STATS_BYTES = TURNED ? BLOCK * (int)sizeof(float2) : 0;
     static constexpr int STAGE_BYTES = 2 * MOVING_BYTES + (STATS_BYTES + 1023) / 1024 * 1024;
-    static constexpr int PASSED = 3 * SUMMERS, PASSED_BYTES = ROWS * BLOCK * 2; /* ds for the summing one */
+    /* Ds for the summing warpgroup. */
+    static constexpr int PASSED = 3 * SUMMERS, PASSED_BYTES = ROWS * BLOCK * 2;
     static constexpr int SHARED = 1024 + SLOTS * SLOT_BYTES + STAGES * STAGE_BYTES + PASSED * PASSED_BYTES +
                                   16 * (SLOTS + STAGES + PASSED);
     static_assert(SHARED <= 227 * 1024, "what a block can have");
@@ -82,9 +83,10 @@ struct job {
 
 #if BY_HOPPER_CODE
 
-/* ---- who does what --------------------------------------------------------------------------- */
+/* ---- distribution of the work ---------------------------------------------------------------- */
 
-/* The tiles of this thread block, one after the other. Start with zeros; done: how many there were. */
+/* The tiles of this thread block, one after the other. Initialise with zeros; done: number of tiles so
+ * far. */
 struct walk {
     int round, half, done, head, tile;
 };
@@ -114,23 +116,24 @@ static __device__ __forceinline__ void go_on(walk &w)
     w.half++;
     w.done++;
 }
-/* Which 64 rows of the tile are a warpgroup's. A causal mask gives some more to do than others: they change
- * places from tile to tile. */
+/* Which 64 rows of the tile belong to a warpgroup. A causal mask gives some more work than others, so they
+ * alternate from tile to tile. */
 template <class J> static __device__ __forceinline__ int place_of(const walk &w, int group)
 {
     return w.done % 2 ? J::GROUPS - 1 - group : group;
 }
 
-/* The blocks that pass some rows of the fixed side: from the last key down, as the last are those that a
- * causal mask cuts; from the first query up, each for all heads of the group. So what concerns only some of
- * the warpgroups of a tile comes first, and from the first that concerns it on a warpgroup takes all. */
+/* The blocks that pass some rows of the fixed side: from the last key down, because a causal mask cuts the
+ * last ones; from the first query up, each for all heads of the group. So blocks that concern only some of
+ * the warpgroups of a tile come first, and from the first block that concerns it on, a warpgroup processes
+ * all. */
 struct passage {
-    int left, block, member; /* to come; the present block, and the head of the group */
+    int left, block, member; /* remaining; the current block, and the head of the group */
 };
-/* Before the first block that passes rows [row, row + n). */
+/* Positioned before the first block that passes rows [row, row + n). */
 template <class J> static __device__ __forceinline__ passage passage_of(const hopper_args &a, int row, int n)
 {
-    const int ahead = a.keys - a.queries; /* query t sees keys up to ahead + t */
+    const int ahead = a.keys - a.queries; /* query t attends to keys up to ahead + t */
     if (J::TURNED) {
         const int low = a.causal ? max(0, row - ahead) / J::BLOCK : 0;
         const int count = row < a.keys ? (a.queries + J::BLOCK - 1) / J::BLOCK - low : 0;
@@ -153,7 +156,7 @@ template <class J> static __device__ __forceinline__ void next_block(const hoppe
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-/* A place in a ring of N, and the parity of the present round. */
+/* A position in a ring of N, and the parity of the current round. */
 struct ring {
     int at, parity;
 };
@@ -184,7 +187,7 @@ template <class J> static __device__ __forceinline__ space space_of(unsigned cha
     return s;
 }
 
-/* ---- the warp that brings the tiles: one thread of it ---------------------------------------- */
+/* ---- the warp that loads the tiles: one thread of it ----------------------------------------- */
 
 template <class J> static __device__ __forceinline__ void produce(const hopper_args &a, const space &s)
 {
@@ -217,7 +220,7 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
     }
 }
 
-/* ---- the warpgroups' side of it -------------------------------------------------------------- */
+/* ---- the side of the warpgroups -------------------------------------------------------------- */
 
 /* One arrival for each warp that reads. */
 static __device__ __forceinline__ void release(uint64_t *empty)
@@ -227,9 +230,9 @@ static __device__ __forceinline__ void release(uint64_t *empty)
         barrier_arrive(empty);
 }
 
-/* Before the first block of a tile that concerns this warpgroup. The others are given back unread: once they
- * are there, as a stage counts one round at a time, and while nothing is held, so that there is no waiting
- * for what the warpgroup itself keeps from being brought. */
+/* Advances to the first block of a tile that concerns this warpgroup. Earlier blocks are released unread:
+ * only once they have arrived, because a stage counts one round at a time, and while nothing is held, so that
+ * the warpgroup never waits for a load that it blocks itself. */
 template <class J>
 static __device__ __forceinline__ passage enter_tile(const hopper_args &a, const space &s, const walk &w,
                                                      int row, ring &r)
@@ -241,7 +244,7 @@ static __device__ __forceinline__ passage enter_tile(const hopper_args &a, const
     }
     return mine;
 }
-/* On to the next block, if there is one, and until it is there. */
+/* Advances to the next block, if there is one, and waits for it. */
 template <class J>
 static __device__ __forceinline__ bool seek(const hopper_args &a, const space &s, passage &p, const ring &r)
 {

@@ -1,6 +1,5 @@
-/* kernel.cuh - what every kernel file shares. Typed kernels are templates over float, bf16 and f16, computed
- * in float. All addresses of tensors are multiples of 32 bytes; rows are so only when their length makes
- * them. */
+/* kernel.cuh - shared by all kernel files. Typed kernels are templates over float, bf16 and f16, computed in
+ * float. All addresses of tensors are multiples of 32 bytes; those of rows only if their length is. */
 #ifndef BY_CUDA_KERNELS_KERNEL_CUH
 #define BY_CUDA_KERNELS_KERNEL_CUH
 
@@ -59,7 +58,7 @@ template <> __device__ __forceinline__ f16 from_float<f16>(float x)
 #endif
 }
 
-/* Two numbers in one register, the first in the low half. */
+/* Packs two numbers into one register, the first in the low half. */
 template <class T> static __device__ __forceinline__ uint32_t pack2(float low, float high)
 {
     return (uint32_t)from_float<T>(low).bits | (uint32_t)from_float<T>(high).bits << 16;
@@ -79,11 +78,11 @@ template <> __device__ __forceinline__ uint32_t pack2<f16>(float low, float high
 }
 #endif
 
-/* N neighbouring elements, moved at once: vec<bf16, 8> is 16 bytes. */
+/* N adjacent elements, moved at once: vec<bf16, 8> is 16 bytes. */
 template <class T, int N> struct alignas(sizeof(T) * N) vec {
     T at[N];
 };
-/* As many elements as 16 bytes hold. */
+/* The number of elements in 16 bytes. */
 template <class T> struct wide {
     enum { N = 16 / sizeof(T) };
     typedef vec<T, N> type;
@@ -97,9 +96,8 @@ template <class T, int N> static __device__ __forceinline__ void store(T *p, con
     *(vec<T, N> *)p = v;
 }
 
-/* Run a template function for the element type of a tensor: BY_CUDA_DISPATCH(type, f, x, n) returns f<T>(x,
- * n).
- */
+/* Calls a template function for the element type of a tensor: BY_CUDA_DISPATCH(type, f, x, n) returns f<T>(x,
+ * n). */
 #define BY_CUDA_DISPATCH(type, f, ...)                                                                  \
     switch (type) {                                                                                     \
     case BY_F32:                                                                                        \
@@ -114,7 +112,7 @@ template <class T, int N> static __device__ __forceinline__ void store(T *p, con
 
 /* ---- work sharing ---------------------------------------------------------------------------- */
 
-/* Blocks of `per` that cover n. */
+/* Number of blocks of `per` that cover n. */
 static inline unsigned blocks_for(int64_t n, int64_t per)
 {
     return (unsigned)((n + per - 1) / per);
@@ -143,7 +141,7 @@ static __device__ __forceinline__ float warp_max(float x)
 }
 
 /* Over a block of whole warps (threadIdx.x); every thread gets the result, the same bits every time. `space`
- * has 32 places and may be used again after the next barrier. */
+ * has 32 elements and may be reused after the next barrier. */
 static __device__ __forceinline__ float block_sum(float x, float *space)
 {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
@@ -167,15 +165,15 @@ static __device__ __forceinline__ float block_max(float x, float *space)
     return x;
 }
 
-/* See cuda_launch_early(). What follows wait_for_previous() sees all that the kernels before have written.
- * After let_next_start() the next kernel may be started, as far as it does not wait. */
+/* See cuda_launch_early(). Code after wait_for_previous() sees everything that earlier kernels have written.
+ * After let_next_start() the next kernel may start, up to its own wait. */
 static __device__ __forceinline__ void wait_for_previous()
 {
 #if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/* Into the L2 cache, without waiting: for parameters, before wait_for_previous(). */
+/* Prefetches into the L2 cache: for parameters, before wait_for_previous(). */
 static __device__ __forceinline__ void bring_near(const void *p)
 {
 #ifndef BY_CUDA_EMULATE
@@ -191,7 +189,7 @@ static __device__ __forceinline__ void let_next_start()
 #endif
 }
 
-/* A bad index: the first to come is kept, all of it, and the host reports it when it next looks. */
+/* Reports a bad index: the first one is kept completely, and the host reports it at its next check. */
 static __device__ __forceinline__ void report_fault(cuda_fault *f, int node, int input, int value,
                                                     int64_t place, int64_t limit)
 {
@@ -208,9 +206,10 @@ static __device__ __forceinline__ void report_fault(cuda_fault *f, int node, int
     f->set = 1;
 }
 
-/* ---- random numbers: those of src/base/rng.c ------------------------------------------------- */
+/* ---- random numbers: the same as in src/base/rng.c ------------------------------------------- */
 
-/* Elements 4 * index ... 4 * index + 3 of the node with this rng; random points to {seed, step}. */
+/* The numbers of elements 4 * index ... 4 * index + 3 of the node with this rng; random points to {seed,
+ * step}. */
 static __device__ __forceinline__ uint4 random4(const uint64_t *random, uint32_t rng, uint64_t index)
 {
     uint32_t k0 = (uint32_t)random[0], k1 = (uint32_t)(random[0] >> 32);
@@ -231,7 +230,7 @@ static __device__ __forceinline__ uint4 random4(const uint64_t *random, uint32_t
     return uint4{c0, c1, c2, c3};
 }
 
-/* Dropout: an element is kept when its number is >= the threshold, and then multiplied by the factor. */
+/* Dropout: an element is kept if its number is >= the threshold, and then multiplied by the factor. */
 struct drop {
     uint32_t threshold;
     float factor;
@@ -252,7 +251,7 @@ static __device__ __forceinline__ float activate(by_act act, float x)
     case BY_GELU_TANH:
         return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
     case BY_RELU:
-        return x < 0 ? 0 : x; /* NaN stays */
+        return x < 0 ? 0 : x; /* propagates NaN */
     case BY_SILU:
         return x / (1 + expf(-x));
     case BY_TANH:

@@ -1,6 +1,6 @@
-/* matmul.cu - linear layers, their gradients and batched products. Large products are cuBLASLt's; those with
- * up to 64 rows, which are a reading of the weights, are ours, and so are the few that the library has no
- * kernel for. Which way a node goes is decided once, when the program is compiled, and kept in n->plan. */
+/* matmul.cu - linear layers, their gradients and batched products. cuBLASLt does large products; those with
+ * up to 64 rows, which are bound by reading the weights, are ours, and so are the few that the library has no
+ * kernel for. The path of a node is chosen once, when the program is compiled, and stored in n->plan. */
 #include "cuda/cublas.cuh"
 #include "cuda/kernels/act.cuh"
 #include "cuda/kernels/columns.cuh"
@@ -29,7 +29,7 @@ static void forget_plan(void *p)
     base_free(plan);
 }
 
-/* ---- any product: for what the library refuses ------------------------------------------------- */
+/* ---- any product: for what the library rejects ------------------------------------------------- */
 
 enum { SIDE = 16 };
 
@@ -65,9 +65,9 @@ template <class T> static by_status any(cuda_exec *x, const cuda_product *p)
     return cuda_launch(x, any_product<T, T>, grid, dim3(SIDE * SIDE), 0, *p);
 }
 
-/* ---- what goes around -------------------------------------------------------------------------- */
+/* ---- before and after the product -------------------------------------------------------------- */
 
-/* y = act(x), four elements a thread; y may be x. */
+/* y = act(x), four elements per thread; y may be x. */
 template <class T> __global__ void activation_after(const T *x, T *y, int64_t count, by_act act)
 {
     const int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
@@ -99,9 +99,9 @@ template <class T> static by_status sum_rows(cuda_exec *x, const by_tensor *dy, 
 
 /* ---- plans ------------------------------------------------------------------------------------- */
 
-/* Matrix units want whole multiples of rows and columns: 50257 columns take eight times as long as 50304.
- * Logits and their gradients have gaps behind their rows, zeros in the case of gradients, and parameters have
- * zeros behind their last row: with both, the product may be taken over the gap too. */
+/* Matrix units prefer whole multiples of rows and columns: 50257 columns take eight times as long as 50304.
+ * Logits and their gradients have gaps after their rows (zeros for gradients), and parameters have zeros
+ * after their last row: with both, the product may include the gap. */
 static int64_t over_the_gap(const by_tensor *logits, const by_tensor *w, by_slot slot)
 {
     const by_tensor *root = w->root;
@@ -220,7 +220,7 @@ static linear_plan *new_plan(gr_node *n, cuda_product p)
     return plan;
 }
 
-/* A plan of the library's with this epilogue; false when it has none, which is no error. */
+/* Makes a plan of the library with this epilogue. Returns false if it has none, which is not an error. */
 static bool try_library(cuda_context *c, linear_plan *plan, const cuda_product *p)
 {
     plan->lt = cuda_lt_plan_new(c, p);
@@ -234,7 +234,7 @@ static bool is_16_bit(by_dtype t)
     return t == BY_BF16 || t == BY_F16;
 }
 
-/* The library's GELU is the tanh form, and good enough for 16 bits. */
+/* The library's GELU is the tanh form, and accurate enough for 16 bits. */
 static bool library_gelu(by_act act, by_dtype type)
 {
     return act == BY_GELU_TANH && is_16_bit(type);
@@ -247,8 +247,8 @@ static bool try_fp8(cuda_context *c, linear_plan *plan, const by_tensor *left, c
     return plan->lt != NULL;
 }
 
-/* Few or some rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix
- * units, and very many columns are as fast as memory in the library. */
+/* Few rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix units, and
+ * with very many columns the library is as fast as memory. */
 static void choose_ours(cuda_exec *x, linear_plan *plan, bool with_pre)
 {
     enum { SMALL = 1 << 23, MOST_COLUMNS = 16384 };
@@ -376,8 +376,8 @@ extern "C" by_status cuda_linear(gr_exec *e, gr_node *n)
     return n->out[0] ? activation_pass(x, n->out[1] ? n->out[1] : n->out[0], n->out[0], act) : BY_OK;
 }
 
-/* When nothing but the gradient of a GELU reads the result, that node is the partner: the product then can
- * write its output. */
+/* If only the gradient of a GELU reads the result, that node is the partner: the product can then write its
+ * output. */
 static bool can_do_slope(const cuda_product *p, const gr_node *after)
 {
     return after && library_gelu(((const gr_activation_attr *)after->attr)->act, p->ab_type) && p->n % 8 == 0;
@@ -438,7 +438,7 @@ extern "C" by_status cuda_linear_dw(gr_exec *e, gr_node *n)
     }
     if (!n->out[1])
         return BY_OK;
-    BY_BRANCH("linear_dw, bias"); /* the library can do it inside, which takes longer than both passes */
+    BY_BRANCH("linear_dw, bias"); /* the library can fuse it, which takes longer than both passes */
     return bias_pass(x, n);
 }
 

@@ -52,7 +52,7 @@ template <bool TRANSPOSED> static inline void load_matrices(uint32_t *r, const v
         }
         r[i] = (uint32_t)pair[0] | (uint32_t)pair[1] << 16;
     }
-    __syncwarp(); /* whoever goes on may write there */
+    __syncwarp(); /* a thread that continues may write there */
 }
 static inline void ldmatrix4(uint32_t r[4], const void *row)
 {
@@ -71,7 +71,7 @@ static inline void ldmatrix2_trans(uint32_t r[2], const void *row)
     load_matrices<true>(r, row, 2);
 }
 
-/* 16 bytes into shared memory, or 16 zero bytes when not `real`. */
+/* Copies 16 bytes into shared memory, or 16 zero bytes if not `real`. */
 static inline void copy_async(void *to, const void *from, bool real)
 {
     if (real)
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void ldmatrix2_trans(uint32_t r[2], const void
                  : "r"(shared_address(row)));
 }
 
-/* 16 bytes into shared memory, or 16 zero bytes when not `real`. */
+/* Copies 16 bytes into shared memory, or 16 zero bytes if not `real`. */
 static __device__ __forceinline__ void copy_async(void *to, const void *from, bool real)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -147,7 +147,7 @@ static __device__ __forceinline__ void copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* Until at most LEFT of the committed groups are under way. */
+/* Waits until at most LEFT of the committed groups are in flight. */
 template <int LEFT> static __device__ __forceinline__ void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");

@@ -1,10 +1,10 @@
-/* move.cu - data that changes its place and nothing else: fill, copy, reshape, permute, slice, pad, concat.
- * Elements are bytes here, moved in the longest words that fit. */
+/* move.cu - ops that only move data: fill, copy, reshape, permute, slice, pad, concat. Elements are treated
+ * as bytes, moved in the longest words that fit. */
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256, UNROLL = 4 };
 
-/* dim[from .. to - 1] multiplied. */
+/* Returns the product of dim[from .. to - 1]. */
 static int64_t product(const by_tensor *t, int from, int to)
 {
     int64_t p = 1;
@@ -18,8 +18,8 @@ static int64_t size_of(const by_tensor *t)
     return (int64_t)by_dtype_size(t->type);
 }
 
-/* The largest of 16, 8, 4, 2, 1 that divides all of these byte counts. Tensors themselves lie at multiples of
- * 16. */
+/* The largest of 16, 8, 4, 2, 1 that divides all of these byte counts. Tensors themselves start at multiples
+ * of 16. */
 static int word_of(int64_t a, int64_t b, int64_t c)
 {
     const int64_t all = a | b | c | 16;
@@ -70,9 +70,8 @@ extern "C" by_status cuda_fill(gr_exec *e, gr_node *n)
 
 /* ---- blocks of words: copy, slice, pad, concat ----------------------------------------------- */
 
-/* to and from hold blocks of `length` words at their own strides; `total` words in all. In `to` they are
- * preceded by `before` words; with PAD what lies around them in the strides of `to` becomes zero, and total
- * counts it. */
+/* to and from have blocks of `length` words at their own strides; `total` words altogether. In `to` they are
+ * preceded by `before` words; with PAD, the rest of the strides of `to` becomes zero, and total counts it. */
 struct blocks {
     int64_t length, to_stride, from_stride, before, total;
 };
@@ -133,7 +132,8 @@ static by_status move_blocks(cuda_exec *x, bool pad, char *to, int64_t to_stride
 static by_status copy_all(gr_exec *e, const by_tensor *x, by_tensor *y)
 {
     const int64_t bytes = elements_of(x) * size_of(x);
-    /* A length that is no multiple of 16 would make every word short: the rest goes by itself. */
+    /* A length that is not a multiple of 16 would make every word short: the remainder is moved
+     * separately. */
     const int64_t whole = bytes / 16 * 16;
     char *to = (char *)y->data;
     const char *from = (const char *)x->data;
@@ -201,14 +201,14 @@ extern "C" by_status cuda_concat(gr_exec *e, gr_node *n)
 
 /* ---- permute --------------------------------------------------------------------------------- */
 
-/* A permutation with as few axes as it can have: output axis i has dim[i] words, which lie from[i] words
- * apart in the input and to[i] apart in the output. Rank is at least 1. */
+/* A permutation with as few axes as possible: output axis i has dim[i] words, which are from[i] words apart
+ * in the input and to[i] apart in the output. The rank is at least 1. */
 struct moves {
     int rank;
     int64_t dim[BY_MAX_RANK], from[BY_MAX_RANK], to[BY_MAX_RANK];
 };
 
-/* Axes of one element vanish, and neighbours that are neighbours in the input as well become one. */
+/* Removes axes of one element, and merges adjacent axes that are adjacent in the input as well. */
 static moves collapse(const by_tensor *x, const int *order)
 {
     moves m = {};
@@ -236,7 +236,7 @@ static moves collapse(const by_tensor *x, const int *order)
     return m;
 }
 
-/* Where index `i` over all the axes begins in the input, and in the output. */
+/* Returns where index `i` over all the axes starts in the input, and sets where it starts in the output. */
 static __device__ __forceinline__ int64_t source_of(const moves &m, int64_t i, int64_t *to)
 {
     int64_t from = 0;
@@ -309,8 +309,8 @@ static __global__ void __launch_bounds__(TILE *TILE / 4)
             y[to + (j0 + k) * to_stride + i0 + threadIdx.x] = tile[threadIdx.x][k];
 }
 
-/* The last axis of the output is not that of the input: planes of (axis `fast`, last axis) are transposed,
- * where fast is the axis along which the input is contiguous. */
+/* The last axis of the output differs from that of the input: transposes planes of (axis `fast`, last axis),
+ * where `fast` is the axis along which the input is contiguous. */
 template <class W> static by_status planes_of(cuda_exec *x, gr_node *n, const moves &m)
 {
     const int last = m.rank - 1;

@@ -1,5 +1,4 @@
-/* norm.cu - LayerNorm and RMSNorm over the last axis, with the residual addition in front of them when there
- * is one. */
+/* norm.cu - LayerNorm and RMSNorm over the last axis, with an optional residual addition before them. */
 #include "cuda/kernels/norm.cuh"
 
 template <class T> struct norm_args {
@@ -15,7 +14,7 @@ template <class T> struct norm_args {
     uint32_t rng;
 };
 
-/* x + dropout(h), rounded as it is stored, for N elements from `at` of the tensor. Four neighbours share one
+/* x + dropout(h), rounded as stored, for N elements from `at` of the tensor. Four adjacent elements share one
  * call of the generator. */
 template <class T, int N>
 static __device__ __forceinline__ packed<T, N> add_residual(const norm_args<T> &a, int64_t at,
@@ -57,7 +56,7 @@ static __device__ __forceinline__ void apply(const norm_args<T> &a, T *y, vec<fl
     put(y + i, v);
 }
 
-enum { DECODED = 64 }; /* up to so many rows, waiting for the parameters is what takes the time */
+enum { DECODED = 64 }; /* up to this many rows, waiting for the parameters dominates the time */
 
 /* A thread has VECS pieces of its row. Two passes over registers: no large squares cancel. */
 template <class T, int VECS, bool WARP>
@@ -122,8 +121,8 @@ static __global__ void __launch_bounds__(WARP ? 256 : MOST_THREADS) norm_rows(no
         store(a.stats + 2 * row, vec<float, 2>{{mean, inverse}});
 }
 
-/* Rows of any width, one block each. The sum is made where y will be when nobody wants it; a thread comes
- * back to its own elements alone. */
+/* Rows of any width, one block each. If the sum is not wanted, it is computed in the memory of y; a thread
+ * returns only to its own elements. */
 template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_any(norm_args<T> a)
 {
     __shared__ float space[32];
@@ -200,8 +199,8 @@ extern "C" by_status cuda_norm(gr_exec *e, gr_node *n)
     norm_way how = BY_ELEMENT;
     if (!aligned || pieces > MOST_THREADS)
         BY_BRANCH("norm, one by one");
-    else if (pieces > 8 * 32 ||
-             (pieces > 32 && gr_tensor_rows(n->in[0]) <= 2)) { /* a warp would take longer */
+    /* A warp would take longer. */
+    else if (pieces > 8 * 32 || (pieces > 32 && gr_tensor_rows(n->in[0]) <= 2)) {
         BY_BRANCH("norm, a block a row");
         how = BY_BLOCK;
     } else {

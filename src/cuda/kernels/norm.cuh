@@ -1,6 +1,6 @@
-/* norm.cuh - how norm and norm_grad share out the rows. A row is held in registers by a warp, in pieces of 16
- * bytes, or by a block when it is too wide for that; rows that do not divide into such pieces, and very wide
- * ones, are read again for every pass. */
+/* norm.cuh - how norm and norm_grad distribute the rows. A warp holds a row in registers, in pieces of 16
+ * bytes, or a block if it is too wide for that; rows that do not divide into such pieces, and very wide ones,
+ * are read again for every pass. */
 #ifndef BY_CUDA_KERNELS_NORM_CUH
 #define BY_CUDA_KERNELS_NORM_CUH
 

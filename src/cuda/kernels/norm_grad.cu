@@ -31,7 +31,7 @@ static __device__ __forceinline__ packed<T, N> dx_of(const packed<T, N> &dy, con
     return pack<T, N>(d);
 }
 
-/* Add what the threads of a warp, or of the block, have to the block's part: one warp after the other. */
+/* Adds the sums of the threads of a warp, or of the block, to the block's part: one warp after the other. */
 template <int VECS, int N, bool WARP>
 static __device__ __forceinline__ void leave_part(float *part, int cols, float *shared,
                                                   const vec<float, N> *dgamma, const vec<float, N> *dbeta)
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(WARP ? GRAD_THREADS : MOST_THREADS, blo
 #pragma unroll
     for (int k = 0; k < VECS; k++) {
         dgamma[k] = dbeta[k] = vec<float, N>{};
-        dsum[k] = packed<T, N>{}; /* zeros, when there is none */
+        dsum[k] = packed<T, N>{}; /* zeros if there is none */
         if ((k * width + lane) * N < a.cols)
             gamma[k] = get_packed<N>(a.gamma + (k * width + lane) * N);
     }
@@ -150,7 +150,7 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_dx
     }
 }
 
-/* Parts of dgamma and dbeta of rows of any width: a thread a column, grid (columns, parts). */
+/* Parts of dgamma and dbeta of rows of any width: one thread per column, grid (columns, parts). */
 template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_part_any(norm_grad_args<T> a)
 {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -167,8 +167,8 @@ template <class T> static __global__ void __launch_bounds__(ANY_THREADS) norm_pa
     part[a.cols] = dbeta;
 }
 
-/* out (cols) = the sum of the parts, after what is in out when `add`: grid (columns / 32, 2), block (32, at
- * most 32). The second of the grid's rows does dbeta. */
+/* out (cols) = the sum of the parts, added to out if `add`: grid (columns / 32, 2), block (32, at most 32).
+ * The second row of the grid does dbeta. */
 static __global__ void __launch_bounds__(1024) norm_join(float *dgamma, float *dbeta, const float *part,
                                                          int parts, int cols, bool add_dgamma, bool add_dbeta)
 {
@@ -195,7 +195,7 @@ static by_status launch_grad(cuda_exec *x, const norm_grad_args<T> &a, int parts
     return cuda_launch(x, norm_grad_rows<T, VECS, WARP>, parts, threads, shared, a);
 }
 
-/* How many blocks share the rows. */
+/* Number of blocks that share the rows. */
 template <class T> static int parts_of(const cuda_exec *x, norm_way how, int pieces, int64_t rows)
 {
     int64_t most = rows; /* a block for every row */

@@ -3,7 +3,7 @@
 
 /* ---- norm2 ----------------------------------------------------------------------------------- */
 
-enum { AT_ONCE = 4 }; /* loads of 16 bytes that a thread has under way */
+enum { AT_ONCE = 4 }; /* loads of 16 bytes in flight per thread */
 
 template <class T>
 static __device__ __forceinline__ void add_squares(double &sum, const packed<T, wide<T>::N> &p)
@@ -13,8 +13,8 @@ static __device__ __forceinline__ void add_squares(double &sum, const packed<T, 
         sum += (double)e * (double)e;
 }
 
-/* In double, in which squares of floats cannot overflow. A block leaves one sum; who adds what depends on the
- * count and the number of blocks alone. */
+/* In double, where squares of floats cannot overflow. A block leaves one sum; the order of additions depends
+ * only on the count and the number of blocks. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS) square_parts(double *part, const T *x, int64_t count)
 {
@@ -71,7 +71,7 @@ extern "C" by_status cuda_norm2(gr_exec *e, gr_node *n)
 
 /* ---- AdamW and SGD: element by element --------------------------------------------------------- */
 
-enum { STRETCH = 8192 }; /* most elements of a block */
+enum { STRETCH = 8192 }; /* maximum elements per block */
 
 /* A part of a segment that is not frozen; offsets are multiples of 16. */
 struct stretch {
@@ -106,7 +106,8 @@ static by_status stretches_of(gr_node *n, table_plan **out)
     return status;
 }
 
-/* f(at, count as a type) for this thread's share of a stretch: four elements at once, the rest one by one. */
+/* Calls f(at, count as a type) for this thread's share of a stretch: four elements at once, the rest one by
+ * one. */
 template <int N> struct many {
     enum { COUNT = N };
 };
@@ -220,7 +221,7 @@ template <class T> static by_status sgd(cuda_exec *x, gr_node *n)
 extern "C" by_status cuda_adamw(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[4]))
-        BY_BRANCH("adamw, by chance");
+        BY_BRANCH("adamw, stochastic rounding");
     else
         BY_BRANCH("adamw");
     BY_CUDA_DISPATCH(n->in[0]->type, adamw, cuda_exec_of(e), n)
@@ -229,7 +230,7 @@ extern "C" by_status cuda_adamw(gr_exec *e, gr_node *n)
 extern "C" by_status cuda_sgd(gr_exec *e, gr_node *n)
 {
     if (rounds_by_chance(n, n->in[3]))
-        BY_BRANCH("sgd, by chance");
+        BY_BRANCH("sgd, stochastic rounding");
     else
         BY_BRANCH("sgd");
     BY_CUDA_DISPATCH(n->in[0]->type, sgd, cuda_exec_of(e), n)

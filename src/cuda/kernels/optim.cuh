@@ -1,9 +1,9 @@
-/* optim.cuh - what the optimisers share. Every parameter is a segment of the flat buffers with its own share
- * of the learning rate; values of 16 bits have a float master, which is what is updated. Values of bf16 may
- * do without: what they become is then rounded by chance.
+/* optim.cuh - shared by the optimisers. Every parameter is a segment of the flat buffers with its own factor
+ * of the learning rate. 16-bit values have a float master, which is updated. bf16 values may do without a
+ * master: updates are then rounded stochastically.
  *
- * What is computed is what src/cpu/kernels/optim.c says, with one difference: when the norm of the gradients
- * is not finite nothing is changed, and it is the host that finds out, from the norm. */
+ * The computation is that of src/cpu/kernels/optim.c, with one difference: if the norm of the gradients is
+ * not finite nothing is changed, and the host detects it from the norm. */
 #ifndef BY_CUDA_KERNELS_OPTIM_CUH
 #define BY_CUDA_KERNELS_OPTIM_CUH
 
@@ -11,13 +11,13 @@
 
 enum { THREADS = 256 };
 
-/* The plan of a node: a table in device memory, made from the segments in the dry run, since captured
- * launches cannot read the host's. */
+/* The plan of a node: a table in device memory, made from the segments in the dry run, because captured
+ * launches cannot read host memory. */
 struct table_plan {
     cuda_plan base;
     void *table; /* device memory */
     int count;
-    int64_t floats, pieces; /* Adafactor: scratch for columns; blocks for a segment */
+    int64_t floats, pieces; /* Adafactor: scratch for columns; blocks per segment */
 };
 
 static void forget_table(void *plan)
@@ -46,13 +46,13 @@ static by_status keep_table(gr_node *n, const void *table, int count, size_t siz
     return BY_OK;
 }
 
-/* The buffers; inputs that are not given are NULL. */
+/* The buffers; absent inputs are NULL. */
 template <class T> struct buffers {
     T *value;
     const float *grad;
     float *m, *v, *master;
     const float *norm, *hyper;
-    const uint64_t *random; /* of rounding by chance: seed and step; NULL: to the nearest */
+    const uint64_t *random; /* for stochastic rounding: seed and step; NULL: round to nearest */
     uint32_t rng;
 };
 
@@ -61,8 +61,9 @@ static inline bool rounds_by_chance(const gr_node *n, const by_tensor *master)
     return n->in[0]->type == BY_BF16 && ((const gr_optim_attr *)n->attr)->gr_stochastic && !master;
 }
 
-/* Up or down, away from 0 with the probability of what is cut off: in the mean it is x. */
-static __device__ __forceinline__ bf16 round_by_chance(float x, uint32_t random)
+/* Stochastic rounding: away from 0 with a probability equal to the truncated fraction, so that the mean is
+ * x. */
+static __device__ __forceinline__ bf16 round_stochastic(float x, uint32_t random)
 {
     const uint32_t u = __float_as_uint(x);
     return (u & 0x7f800000u) == 0x7f800000u ? from_float<bf16>(x)
@@ -72,11 +73,11 @@ template <int N>
 static __device__ __forceinline__ void put_by_chance(const buffers<bf16> &b, int64_t at,
                                                      const vec<float, N> &w)
 {
-    const uint4 four = random4(b.random, b.rng, (uint64_t)at / 4); /* `at` is a multiple of 4 when N is 4 */
+    const uint4 four = random4(b.random, b.rng, (uint64_t)at / 4); /* `at` is a multiple of 4 if N is 4 */
     const uint32_t random[4] = {four.x, four.y, four.z, four.w};
     vec<bf16, N> v;
     for (int j = 0; j < N; j++)
-        v.at[j] = round_by_chance(w.at[j], random[N == 4 ? j : at % 4]);
+        v.at[j] = round_stochastic(w.at[j], random[N == 4 ? j : at % 4]);
     store(b.value + at, v);
 }
 
@@ -85,7 +86,7 @@ template <class V> static V *data_of(const by_tensor *t)
     return t ? (V *)t->data : NULL;
 }
 
-/* Of nodes with two moments. */
+/* For nodes with two moments. */
 template <class T> static inline buffers<T> buffers_of(const cuda_exec *x, const gr_node *n)
 {
     return {data_of<T>(n->in[0]),
@@ -99,7 +100,7 @@ template <class T> static inline buffers<T> buffers_of(const cuda_exec *x, const
             n->rng};
 }
 
-/* What the gradients are multiplied by; false: their norm is not a number to work with. */
+/* Computes the factor of the gradients. Returns false if their norm is not finite. */
 static __device__ __forceinline__ bool clip_factor(const float *norm, const float *hyper, float *factor)
 {
     const float max_norm = hyper[GR_HYPER_MAX_NORM], x = norm ? *norm : 0;

@@ -1,11 +1,11 @@
-/* rank.cuh - floats and their places as one number to compare. */
+/* rank.cuh - floats and their indices as one comparable number. */
 #ifndef BY_CUDA_KERNELS_RANK_CUH
 #define BY_CUDA_KERNELS_RANK_CUH
 
 #include "cuda/kernels/kernel.cuh"
 
-/* A number that is larger for larger x, and of equals for the first. A NaN is larger than any number. Never
- * 0. */
+/* A number that is larger for larger x and, among equal x, for the first. A NaN is larger than any number.
+ * Never 0. */
 static __device__ __forceinline__ uint64_t rank_of(float x, int64_t i)
 {
     const uint32_t bits = __float_as_uint(x + 0.0f); /* -0 is 0 */
@@ -13,7 +13,7 @@ static __device__ __forceinline__ uint64_t rank_of(float x, int64_t i)
     return (uint64_t)order << 32 | (0xffffffffu - (uint32_t)i);
 }
 
-/* And back. */
+/* The inverse. */
 static __device__ __forceinline__ int32_t place_of(uint64_t rank)
 {
     return (int32_t)(0xffffffffu - (uint32_t)rank);

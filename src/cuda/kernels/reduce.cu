@@ -1,6 +1,6 @@
-/* reduce.cu - sums over an axis and their opposite, and the largest of a row. Sums are cut into pieces by the
- * shape and the device alone, and the sums of the pieces are added in order, so every run gives the same
- * bits. */
+/* reduce.cu - sums over an axis and their gradient, and the largest element of a row. The shape and the
+ * device alone determine how sums are split into pieces, and the sums of the pieces are added in order, so
+ * every run gives the same bits. */
 #include "cuda/kernels/columns.cuh"
 #include "cuda/kernels/last.cuh"
 #include "cuda/kernels/rank.cuh"
@@ -18,7 +18,7 @@ template <class T, int V> static __device__ __forceinline__ void add_each(float 
     }
 }
 
-/* How many pieces each of `rows` rows of `count` elements is cut into, to keep the device busy. */
+/* Number of pieces into which each of `rows` rows of `count` elements is split, to keep the device busy. */
 static int64_t parts_of(const cuda_context *c, int64_t rows, int64_t count, int64_t least)
 {
     const int64_t wanted = rows ? 8 * (int64_t)c->sms / rows : 1, possible = count / least;
@@ -28,7 +28,7 @@ static int64_t parts_of(const cuda_context *c, int64_t rows, int64_t count, int6
 
 /* ---- sums of rows ---------------------------------------------------------------------------- */
 
-enum { SHORT_ROW = 1024, ROW_CHUNK = 4096 }; /* a warp's row; the least that is worth a block of its own */
+enum { SHORT_ROW = 1024, ROW_CHUNK = 4096 }; /* longest row of a warp; shortest chunk worth a block */
 
 /* y[row * parts + part] = scale times the sum of elements [part * chunk, (part + 1) * chunk) of x (rows,
  * count), by GROUP threads: a warp or a block. */
@@ -122,7 +122,7 @@ template <class T, class Y> static by_status reduce_columns(cuda_exec *x, gr_nod
     return sum_columns<32>(x, (Y *)n->out[0]->data, (const T *)n->in[0]->data, s, scale, false);
 }
 
-/* y is of x's type or f32. */
+/* y has the type of x, or f32. */
 template <class T> static by_status reduce(cuda_exec *x, gr_node *n)
 {
     const gr_reduce_attr *a = (const gr_reduce_attr *)n->attr;
@@ -144,7 +144,8 @@ extern "C" by_status cuda_reduce(gr_exec *e, gr_node *n)
 
 /* ---- broadcast ------------------------------------------------------------------------------- */
 
-/* y (outer, count, inner) from x (outer, inner); a thread writes V neighbours and follows their indices. */
+/* y (outer, count, inner) from x (outer, inner); a thread writes V adjacent elements and tracks their
+ * indices. */
 template <class T, class X>
 static __global__ void __launch_bounds__(THREADS)
     repeat(T *y, const X *x, int64_t count, int64_t inner, float scale, int64_t total)
@@ -178,7 +179,7 @@ template <class T, class X> static by_status broadcast_from(cuda_exec *x, gr_nod
                        total);
 }
 
-/* x is of y's type or f32. */
+/* x has the type of y, or f32. */
 template <class T> static by_status broadcast(cuda_exec *x, gr_node *n)
 {
     return n->in[0]->type == BY_F32 ? broadcast_from<T, float>(x, n) : broadcast_from<T, T>(x, n);
@@ -192,7 +193,7 @@ extern "C" by_status cuda_broadcast(gr_exec *e, gr_node *n)
 
 /* ---- argmax ---------------------------------------------------------------------------------- */
 
-enum { ARGMAX_CHUNK = 512 }; /* elements of a row that a block goes through, at least */
+enum { ARGMAX_CHUNK = 512 }; /* minimum elements of a row per block */
 
 static __device__ __forceinline__ uint64_t block_most(uint64_t most)
 {
@@ -207,8 +208,8 @@ static __device__ __forceinline__ uint64_t block_most(uint64_t most)
     return most;
 }
 
-/* The largest of a piece of a row, of x (rows, cols). Rows of any length begin anywhere; whole words are read
- * where all of a word belongs to the piece. */
+/* The largest element of a piece of a row of x (rows, cols). Rows of any length are unaligned; whole words
+ * are read if all of a word belongs to the piece. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     largest(int32_t *y, uint64_t *partial, const T *x, int64_t cols, int64_t pitch, int64_t parts,

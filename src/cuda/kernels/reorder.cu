@@ -36,7 +36,7 @@ static __device__ bool is_bad(const moves &m, int room, cuda_fault *fault, int n
     return false;
 }
 
-/* One place of a group. space: a word for every row, THREADS apart. */
+/* One position of a group. space: a word for every row, THREADS apart. */
 template <class W>
 static __device__ __forceinline__ void move(const moves &m, W *cache, int group, int64_t at, W *space)
 {

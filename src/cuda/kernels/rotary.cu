@@ -1,11 +1,11 @@
-/* rotary.cu - rotary positions (Su et al. 2021): pairs of elements of every head turn by angles that grow
- * with the position. */
+/* rotary.cu - rotary positions (Su et al. 2021): rotates pairs of elements of every head by angles
+ * proportional to the position. */
 #include "cuda/kernels/each.cuh"
 #include "graph/frequencies.h"
 
-enum { THREADS = 128, HEADS = 8 }; /* of a block; heads that a thread turns by the same angle */
+enum { THREADS = 128, HEADS = 8 }; /* threads of a block; heads that a thread rotates by the same angle */
 
-/* The frequencies of a text that may be longer than the trained length: one block. */
+/* The frequencies for a text that may be longer than the trained length: one block. */
 static __global__ void __launch_bounds__(THREADS)
     long_frequencies(gr_rotary_attr a, const int32_t *positions, int64_t count, float *to)
 {

@@ -1,4 +1,4 @@
-/* row_pieces.cuh - what kernels that work on whole rows share: rows in pieces of 16 bytes, sums in double. */
+/* row_pieces.cuh - shared by kernels that process whole rows: rows in pieces of 16 bytes, sums in double. */
 #ifndef BY_CUDA_KERNELS_ROW_PIECES_CUH
 #define BY_CUDA_KERNELS_ROW_PIECES_CUH
 
@@ -6,7 +6,7 @@
 
 /* ---- pieces of a row ------------------------------------------------------------------------- */
 
-/* N neighbouring elements as they lie in memory, in whole registers (a vec<bf16, 8> would take eight). */
+/* N adjacent elements as stored in memory, in whole registers (a vec<bf16, 8> would take eight). */
 template <class T, int N, bool WORDS = (N * sizeof(T) >= 4)> struct alignas(N * sizeof(T)) packed {
     uint32_t word[N * sizeof(T) / 4];
 };
@@ -53,7 +53,7 @@ template <class T, int N> static __device__ __forceinline__ void put_packed(T *p
     *(packed<T, N> *)p = v;
 }
 
-/* Have the compiler forget that it has unpacked this before: doing so again takes less than keeping it. */
+/* Makes the compiler forget that it has unpacked this before: unpacking again is cheaper than keeping it. */
 template <class T, int N> static __device__ __forceinline__ void forget(packed<T, N> &p)
 {
 #ifdef BY_CUDA_EMULATE
@@ -73,9 +73,9 @@ template <class T, int N> static __device__ __forceinline__ void put(T *p, const
     put_packed(p, pack<T, N>(f));
 }
 
-/* f(i, v) for this thread's share of a row: v, which f may change, is what lies from element i on, 16 bytes
- * of it in the first `whole` elements, then one element. Which thread gets which piece depends on the sizes
- * alone. */
+/* Calls f(i, v) for this thread's share of a row: v, which f may change, starts at element i; it has 16 bytes
+ * in the first `whole` elements, then one element. The assignment of pieces to threads depends only on the
+ * sizes. */
 template <class T, class F>
 static __device__ __forceinline__ void each_piece(const T *x, int whole, int cols, F f)
 {
@@ -93,14 +93,14 @@ static __device__ __forceinline__ void each_piece(const T *x, int whole, int col
 
 /* ---- on the host ----------------------------------------------------------------------------- */
 
-/* Do all rows begin at multiples of 16 bytes? A tensor that is not there is no obstacle. */
+/* Returns true if all rows start at multiples of 16 bytes. An absent tensor counts as aligned. */
 static inline bool rows_aligned(const by_tensor *t)
 {
     return !t ||
            ((uintptr_t)t->data % 16 == 0 && (size_t)gr_tensor_pitch(t) * by_dtype_size(t->type) % 16 == 0);
 }
 
-/* Threads for n pieces of work: whole warps, no more than `most`. */
+/* Threads for n pieces of work: whole warps, at most `most`. */
 static inline int threads_for(int64_t n, int most)
 {
     return n >= most ? most : n <= 32 ? 32 : (int)(n + 31) / 32 * 32;

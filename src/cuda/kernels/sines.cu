@@ -1,9 +1,9 @@
-/* sines.cu - positions as points on circles that turn ever more slowly (2017). */
+/* sines.cu - sinusoidal positions (Vaswani et al. 2017). */
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256 };
 
-/* The angle needs f64: at position 500, f32 is off by 3e-5. */
+/* The angle requires f64: at position 500, f32 has an error of 3e-5. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS) turn(T *y, const int32_t *p, int64_t width, int64_t count)
 {

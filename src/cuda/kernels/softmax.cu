@@ -1,4 +1,4 @@
-/* softmax.cu - softmax over the last axis and its gradient, a block a row. */
+/* softmax.cu - softmax over the last axis and its gradient, one block per row. */
 #include "cuda/kernels/softmax.cuh"
 
 /* y may be x: a thread writes only what it alone has read. */

@@ -1,10 +1,10 @@
-/* softmax.cuh - sums of exponentials of a row, by one block, as softmax and the cross-entropy need them. */
+/* softmax.cuh - sums of exponentials of a row, by one block, for softmax and the cross-entropy. */
 #ifndef BY_CUDA_KERNELS_SOFTMAX_CUH
 #define BY_CUDA_KERNELS_SOFTMAX_CUH
 
 #include "cuda/kernels/row_pieces.cuh"
 
-enum { ROW_THREADS = 512 }; /* most threads of a row */
+enum { ROW_THREADS = 512 }; /* maximum threads per row */
 
 /* exp(x - base) in three instructions. */
 static __device__ __forceinline__ float exp_above(float x, float base)
@@ -18,7 +18,7 @@ static __device__ __forceinline__ float exp_above(float x, float base)
 #endif
 }
 
-/* sum of exp(x - max) over what has been seen, and the plain sum of it when asked for. */
+/* sum of exp(x - max) so far, and the plain sum if requested. */
 struct exp_sum {
     float max, sum, total;
 };
@@ -28,14 +28,14 @@ static __device__ __forceinline__ exp_sum no_exps()
     return exp_sum{-INFINITY, 0, 0};
 }
 
-/* The sum is brought to the new maximum once for every N elements. */
+/* The sum is rescaled to the new maximum once for every N elements. */
 template <int N>
 static __device__ __forceinline__ void add_exps(exp_sum &s, const vec<float, N> &v, bool with_total)
 {
     float top = s.max, part = 0;
     for (int j = 0; j < N; j++)
         top = fmaxf(top, v.at[j]);
-    const float base = top == -INFINITY ? 0.0f : top; /* all hidden so far: exp(-inf) is 0, not NaN */
+    const float base = top == -INFINITY ? 0.0f : top; /* all masked so far: exp(-inf) is 0, not NaN */
     for (int j = 0; j < N; j++)
         part += exp_above(v.at[j], base);
     s.sum = s.sum * exp_above(s.max, base) + part;
@@ -45,7 +45,7 @@ static __device__ __forceinline__ void add_exps(exp_sum &s, const vec<float, N> 
             s.total += v.at[j];
 }
 
-/* Over the block. A row without any finite maximum has the sum NaN. */
+/* Combines over the block. The sum of a row without a finite maximum is NaN. */
 static __device__ __forceinline__ exp_sum join_exps(exp_sum s, bool with_total, float *space)
 {
     exp_sum all;

@@ -1,6 +1,6 @@
-/* sort.cu - a stable sort of positions by their index, 8 bits at a time, lowest first. Warps count the digits
- * of a stretch each; when every count has become the number of equal digits before, every pair knows its
- * place. */
+/* sort.cu - a stable radix sort of positions by their index, 8 bits at a time, lowest first. Each warp counts
+ * the digits of a stretch; once every count has become the number of equal digits before, every pair knows
+ * its position. */
 #include "cuda/kernels/each.cuh"
 #include "cuda/kernels/sort.cuh"
 
@@ -12,7 +12,7 @@ struct pairs {
     int32_t *id, *place;
 };
 
-/* A warp goes through `stretch` pairs in order. units: the warps there are. */
+/* A warp processes `stretch` pairs in order. units: number of warps. */
 struct sorting {
     int32_t *counts; /* (DIGITS, units): how often a digit occurs in a stretch, then before it */
     int32_t *totals; /* (DIGITS) */
@@ -25,7 +25,7 @@ static __device__ __forceinline__ int digit_of(int32_t id, int shift)
     return (int)((uint32_t)id >> shift & (DIGITS - 1));
 }
 
-/* Count digits. The first time, when ids are given, also look for bad ones, and clear the bounds. */
+/* Counts digits. The first time, when ids are given, also checks for bad ones and clears the bounds. */
 static __global__ void __launch_bounds__(THREADS)
     count_digits(pairs p, const int32_t *ids, int64_t rows, int64_t batches, int32_t *bounds, sorting s,
                  cuda_fault *fault, int node, int input)
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(THREADS)
         bounds[i] = 0;
 }
 
-/* The sum of x over the threads before this one, and over all of them. */
+/* Returns the sum of x over the threads before this one, and sets the total. */
 static __device__ __forceinline__ int32_t block_before(int32_t x, int32_t *space, int32_t *total)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -81,7 +81,7 @@ static __device__ __forceinline__ int32_t block_before(int32_t x, int32_t *space
     return before + sum - x;
 }
 
-/* One block for each digit: counts become the number of times it occurred before. */
+/* One block for each digit: counts become the number of earlier occurrences. */
 static __global__ void __launch_bounds__(THREADS) add_up_counts(sorting s)
 {
     __shared__ int32_t space[WARPS];
@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS) add_up_counts(sorting s)
         s.totals[blockIdx.x] = before;
 }
 
-/* Lanes of the warp with the same digit; bit 8 sets those apart that have none. */
+/* Lanes of the warp with the same digit; bit 8 separates those that have none. */
 static __device__ __forceinline__ uint32_t same_digit(int digit)
 {
     uint32_t same = 0xffffffffu;
@@ -110,7 +110,7 @@ static __device__ __forceinline__ uint32_t same_digit(int digit)
     return same;
 }
 
-/* Every pair to its place: after all with smaller digits, and after those before it with the same. */
+/* Moves every pair to its position: after all with smaller digits, and after earlier ones with the same. */
 static __global__ void __launch_bounds__(THREADS) place_pairs(pairs to, pairs from, sorting s)
 {
     __shared__ int32_t next[WARPS][DIGITS], space[WARPS], start[DIGITS];
@@ -122,7 +122,8 @@ static __global__ void __launch_bounds__(THREADS) place_pairs(pairs to, pairs fr
     for (int d = lane; d < DIGITS && unit < s.units; d += 32)
         next[warp][d] = start[d] + s.counts[d * s.units + unit];
     __syncwarp();
-    for (int64_t at = first; at < min(first + s.stretch, s.count); at += 32) { /* stretch: 32s */
+    /* Stretch is a multiple of 32. */
+    for (int64_t at = first; at < min(first + s.stretch, s.count); at += 32) {
         const int64_t i = at + lane;
         const bool real = i < s.count;
         const int32_t id = real ? from.id[i] : 0, place = real ? from.place[i] : 0;
@@ -140,7 +141,7 @@ static __global__ void __launch_bounds__(THREADS) place_pairs(pairs to, pairs fr
     }
 }
 
-/* bounds (rows, 2): where a row's positions begin and end in the sorted order. */
+/* bounds (rows, 2): start and end of a row's positions in the sorted order. */
 static __global__ void __launch_bounds__(THREADS)
     mark_bounds(int32_t *bounds, const int32_t *id, int64_t count)
 {
@@ -154,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS)
         bounds[2 * mine + 1] = (int32_t)(i + 1);
 }
 
-/* Working memory, one piece after the other; pieces begin at multiples of 256 bytes. */
+/* Working memory, one piece after the other; pieces start at multiples of 256 bytes. */
 struct layout {
     size_t pairs[4], counts, totals, bounds, end;
 };
@@ -170,7 +171,7 @@ static layout lay_out(sorting *s, int64_t count, int64_t rows)
 {
     layout l = {};
     s->count = count;
-    s->stretch = (count / 512 + 127) / 32 * 32; /* some 500 warps, with 96 pairs or more */
+    s->stretch = (count / 512 + 127) / 32 * 32; /* about 500 warps, with 96 pairs or more */
     s->units = count ? blocks_for(count, s->stretch) : 1;
     for (int i = 0; i < 4; i++)
         l.pairs[i] = cut(&l, 4 * count);

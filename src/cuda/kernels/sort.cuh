@@ -1,16 +1,17 @@
-/* sort.cuh - positions in the order of the indices they hold, for sums that must have an order. */
+/* sort.cuh - positions sorted by the indices they hold, for sums that need a fixed order. */
 #ifndef BY_CUDA_KERNELS_SORT_CUH
 #define BY_CUDA_KERNELS_SORT_CUH
 
 #include "cuda/kernels/kernel.cuh"
 
 typedef struct cuda_sorted {
-    const int32_t *id, *place; /* (count): ascending indices, and where they stood; equals keep their order */
-    const int32_t *bounds;     /* (rows, 2): where an index begins and ends in these, 0 and 0: nowhere */
+    /* (count): ascending indices, and their original positions; equal ones keep their order. */
+    const int32_t *id, *place;
+    const int32_t *bounds; /* (rows, 2): start and end of an index in these; 0 and 0: absent */
     int64_t count, rows;
 } cuda_sorted;
 
-/* Bytes of scratch that sorting `count` indices below `rows` needs; a multiple of 256. */
+/* Bytes of scratch needed to sort `count` indices below `rows`; a multiple of 256. */
 size_t cuda_sort_bytes(int64_t count, int64_t rows);
 /* Sort input `input` of a node, i32. Indices out of range are reported and taken for 0. With several batches each
  * has its share of the indices, which count within its share of the rows. */

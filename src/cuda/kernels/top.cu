@@ -1,13 +1,13 @@
-/* top.cu - the highest logits of a row and the logarithm of what all of them weigh; a block to a row. Every
- * thread finds the highest of its share. The k-th of these is a bound that at least k elements reach and
- * hardly more when the high ones lie anywhere: those are collected in a second pass, and sorted. Where they
- * lie so that too many reach it, one after the other is searched for. */
+/* top.cu - the highest logits of a row and the log-sum-exp of all; one block per row. Every thread finds the
+ * highest of its share. The k-th of these is a bound that at least k elements reach, and hardly more if the
+ * high ones are spread out: those are collected in a second pass, and sorted. If too many reach it, they are
+ * searched for one after the other. */
 #include "cuda/kernels/rank.cuh"
 #include "cuda/kernels/row_pieces.cuh"
 
-enum { THREADS = 512, ROOM = 1024 }; /* ROOM: elements that can be sorted, and so k at most */
+enum { THREADS = 512, ROOM = 1024 }; /* ROOM: elements that can be sorted, hence the maximum of k */
 
-/* Falling order, bitonic; n a power of two. */
+/* Bitonic sort in decreasing order; n is a power of two. */
 static __device__ void sort_ranks(uint64_t *rank, int n)
 {
     for (int run = 2; run <= n; run *= 2)

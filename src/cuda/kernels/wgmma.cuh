@@ -1,4 +1,4 @@
-/* wgmma.cuh - what is Hopper's alone (sm_90a): products of a warpgroup, four neighbouring warps, with
+/* wgmma.cuh - features specific to Hopper (sm_90a): products of a warpgroup, four neighbouring warps, with
  * operands in shared memory; tiles brought there by the copy engine; barriers in shared memory that count its
  * bytes.
  *
@@ -19,7 +19,7 @@
 
 enum { WARPGROUP = 128, TILE_COLS = 64, TILE_ROW = 128 /* bytes */ };
 
-/* Kernel bodies are compiled only where the instructions exist. */
+/* Kernel bodies are compiled only if the instructions exist. */
 #if defined(BY_CUDA_EMULATE) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define BY_HOPPER_CODE 1
 #else
@@ -35,18 +35,18 @@ enum { WARPGROUP = 128, TILE_COLS = 64, TILE_ROW = 128 /* bytes */ };
 
 /* ---- operands in shared memory --------------------------------------------------------------- */
 
-/* How the matrix unit finds an operand: its place in 16 bytes, and 1024 bytes from 8 rows to the next 8.
- * Steps of 16 along k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones. */
+/* The descriptor of an operand for the matrix unit: its address in units of 16 bytes, and 1024 bytes from 8
+ * rows to the next 8. Steps of 16 along k are 32 bytes for rows (., k) and 16 whole rows for TURNED ones. */
 static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 {
-    return 1u << 16 | (address & 0x3ffff) >> 4; /* with a field that is not used but must not be 0 */
+    return 1u << 16 | (address & 0x3ffff) >> 4; /* with a field that is unused but must not be 0 */
 }
 static __device__ __forceinline__ uint64_t operand_at(uint32_t place, int bytes)
 {
     return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | (place + (uint32_t)(bytes / 16));
 }
 
-/* Where the 16-byte piece of a row lies in a tile. */
+/* The offset of the 16-byte piece of a row in a tile. */
 static __device__ __forceinline__ int piece_at(int row, int piece)
 {
     return row * TILE_ROW + ((piece ^ (row & 7)) << 4);
@@ -84,7 +84,7 @@ static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols,
         if (found != cudaDriverEntryPointSuccess || !encode)
             return base_fail(BY_ERR_DEVICE, "the driver has no cuTensorMapEncodeTiled");
     }
-    /* heads before rows: strides must not fall */
+    /* heads before rows: strides must not decrease */
     const cuuint64_t size[4] = {(cuuint64_t)cols, (cuuint64_t)heads, (cuuint64_t)rows, (cuuint64_t)batch};
     const cuuint64_t stride[3] = {(cuuint64_t)head, (cuuint64_t)row, (cuuint64_t)step};
     const cuuint32_t part[4] = {TILE_COLS, 1, (cuuint32_t)box, 1}, ones[4] = {1, 1, 1, 1};
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void barrier_init(uint64_t *bar, int count)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count) : "memory");
 }
-/* After the last barrier_init, before the block's barrier: the copy engine sees them too. */
+/* After the last barrier_init, before the block's barrier: makes them visible to the copy engine. */
 static __device__ __forceinline__ void barrier_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void barrier_expect(uint64_t *bar, int bytes)
                  "r"(bytes)
                  : "memory");
 }
-/* Until the phase of this parity is over; before the first, the one of parity 1 is. */
+/* Waits until the phase of this parity is over; initially, that of parity 1 is. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *bar, int parity)
 {
     asm volatile("{\n"
@@ -144,7 +144,8 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
         : "memory");
 }
 
-/* What this thread has written to shared memory is seen by the matrix unit: before others are told. */
+/* Makes what this thread has written to shared memory visible to the matrix unit, before others are
+ * notified. */
 static __device__ __forceinline__ void written_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -156,8 +157,8 @@ static __device__ __forceinline__ void stmatrix4(void *row, const uint32_t (&r)[
                  "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
-/* Four numbers to a place that this thread alone writes and adds to, which happens in the order of the
- * program. keep: what keep_in_cache gave. */
+/* Writes or adds four numbers at an address that only this thread uses, in program order. keep: the result of
+ * keep_in_cache. */
 static __device__ __forceinline__ uint64_t keep_in_cache()
 {
     uint64_t policy;
@@ -185,13 +186,13 @@ static __device__ __forceinline__ void wgmma_commit()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Until at most LEFT of the committed groups are under way. */
+/* Waits until at most LEFT of the committed groups are in flight. */
 template <int LEFT> static __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
-/* What is done to these before this place is done before what follows, and the reverse: after a wait, so that
- * nothing is read too early; before one, so that work is not put off until after it. */
+/* Orders accesses to d: what comes before this point is done before what follows. After a wait, so that
+ * nothing is read too early; before one, so that work is not deferred past it. */
 template <int N> static __device__ __forceinline__ void hold(float (&d)[N])
 {
     BY_UNROLL
@@ -205,7 +206,7 @@ template <int N> static __device__ __forceinline__ void hold(uint32_t (&a)[N][4]
         asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
-/* Registers of a thread, from here on, for the warpgroup. */
+/* Sets the registers per thread, from here on, for the warpgroup. */
 template <int COUNT> static __device__ __forceinline__ void registers_up()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));

@@ -14,8 +14,7 @@ static inline float exp2_fast(float x)
     return exp2f(x);
 }
 
-/* A matrix of rows of heads: (batch, heads, rows, cols) with strides in bytes, cols being next to each other.
- */
+/* A matrix of rows of heads: (batch, heads, rows, cols) with strides in bytes; cols are contiguous. */
 struct tile_map {
     const char *at;
     int64_t cols, rows, heads, batch, row, head, step;
@@ -32,7 +31,7 @@ struct emulated_barrier {
     uint8_t count, pending, phase, unused;
     int32_t bytes;
 };
-/* How often threads have looked at barriers since the last time that one got on. */
+/* Number of barrier polls since the last progress. */
 static long emulated_looks;
 
 static inline void barrier_settle(emulated_barrier *b)
@@ -102,7 +101,7 @@ static inline void load_bytes(void *to, const void *from, int bytes, uint64_t *b
     barrier_count_bytes(bar, bytes);
 }
 
-/* Products are done when they are waited for, so that whoever does not wait for them is found out. */
+/* Products are computed when they are waited for, so that a missing wait is detected. */
 struct emulated_group {
     std::vector<std::function<void()>> products;
 };
@@ -121,7 +120,7 @@ static inline uint16_t emulated_word(uint32_t plain)
     memcpy(&value, cuda_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), 2);
     return value;
 }
-/* Element (k, n) of an operand: rows (n, k), or turned (k, n). */
+/* Element (k, n) of an operand: rows (n, k), or transposed (k, n). */
 template <class T> static inline float emulated_element(uint64_t operand, bool turned, int k, int n)
 {
     const uint32_t base = (uint32_t)(operand & 0x3fff) << 4;
