@@ -134,7 +134,7 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
 by_embedder *by_embedder_open(by_device *d, const char *dir, const by_embed_spec *spec)
 {
     if (!d || !dir || !spec) {
-        base_fail_missing(!d ? "device" : !dir ? "directory of a model" : "by_embed_spec");
+        base_fail_missing(!d ? "device" : !dir ? "model directory" : "by_embed_spec");
         return NULL;
     }
     base_error_clear();
