@@ -54,7 +54,7 @@ typedef struct layer {
     double *x, *w, *b, *dy, *y, *dx;
 } layer;
 
-static double *numbers(int64_t count)
+static double *fp8_numbers(int64_t count)
 {
     double *v = base_alloc_zero((size_t)count, sizeof *v);
     assert_non_null(v);
@@ -68,12 +68,12 @@ static layer layer_new(int64_t m, int64_t k, int64_t n, bool kn, by_dtype type)
                    .n = n,
                    .kn = kn,
                    .type = type,
-                   .x = numbers(m * k),
-                   .w = numbers(n * k),
-                   .b = numbers(n),
-                   .dy = numbers(m * n),
-                   .y = numbers(m * n),
-                   .dx = numbers(m * k)};
+                   .x = fp8_numbers(m * k),
+                   .w = fp8_numbers(n * k),
+                   .b = fp8_numbers(n),
+                   .dy = fp8_numbers(m * n),
+                   .y = fp8_numbers(m * n),
+                   .dx = fp8_numbers(m * k)};
 }
 
 static void layer_free(layer *l)
@@ -151,7 +151,7 @@ static void run_layer(layer *l)
     write_numbers(p, w, l->w);
     write_numbers(p, b, l->b);
     write_numbers(p, dy, l->dy);
-    double *same = numbers(l->m * BY_MAX(l->n, l->k));
+    double *same = fp8_numbers(l->m * BY_MAX(l->n, l->k));
     const size_t y_bytes = (size_t)(l->m * l->n) * sizeof *same,
                  dx_bytes = (size_t)(l->m * l->k) * sizeof *same;
     for (int run = 0; run < 3; run++) {
@@ -185,8 +185,8 @@ static double gelu_tanh(double x)
 /* y and dx of numbers that are used as they are, or rounded to e4m3 first. */
 static void right_layer(const layer *l, bool rounded, double *y, double *dx)
 {
-    double *x = numbers(l->m * l->k), *dy = numbers(l->m * l->n), *w = numbers(l->n * l->k),
-           *back = numbers(l->n * l->k);
+    double *x = fp8_numbers(l->m * l->k), *dy = fp8_numbers(l->m * l->n), *w = fp8_numbers(l->n * l->k),
+           *back = fp8_numbers(l->n * l->k);
     memcpy(x, l->x, (size_t)(l->m * l->k) * sizeof *x);
     memcpy(dy, l->dy, (size_t)(l->m * l->n) * sizeof *x);
     memcpy(w, l->w, (size_t)(l->n * l->k) * sizeof *x);
@@ -284,7 +284,7 @@ static void test_fp8_extremes(void **state)
         l.x[3 * 32 + i] = ldexp((double)i - 16, -133); /* subnormal in bf16 */
         l.dy[3 * 32 + i] = ldexp((double)i - 13, -130);
     }
-    double *y = numbers(l.m * l.n), *dx = numbers(l.m * l.k);
+    double *y = fp8_numbers(l.m * l.n), *dx = fp8_numbers(l.m * l.k);
     right_layer(&l, true, y, dx);
     l.x[7] = l.dy[9] = NAN;
     l.x[32 + 5] = INFINITY;
@@ -322,7 +322,7 @@ static double cut_off(int64_t terms)
 static void check_layer(int64_t m, int64_t k, int64_t n, bool kn, bool gelu, by_dtype type)
 {
     layer l = layer_new(m, k, n, kn, type);
-    double *y = numbers(m * n), *dx = numbers(m * k);
+    double *y = fp8_numbers(m * n), *dx = fp8_numbers(m * k);
     double allowed = bound(type, false) + cut_off(BY_MAX(k, n));
     l.gelu = gelu;
     noisy(&l, (uint64_t)(m + k + n));
