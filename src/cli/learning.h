@@ -11,82 +11,82 @@ typedef struct cli_learning {
     bool bf16, json, curve, quiet;
 } cli_learning;
 
-/* A number of which the library takes 0 for "as usual": the user's 0 is 0. */
+/* The library reads 0 as "default" and a negative number as 0: maps the user's 0 to the latter. */
 static inline double cli_or_none(double x)
 {
     return x == 0 ? -1 : x;
 }
 
 /* clang-format off */
-#define CLI_ACCUMULATE_ROW(type, s)                                                                              \
-    {CLI_AT(type, s.accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",                  \
+#define CLI_ACCUMULATE_ROW(type, s)                                                                          \
+    {CLI_AT(type, s.accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",               \
      CLI_RANGE(1, 1e6), .preset = "1", .help = "micro-batches per step"}
 
-#define CLI_PATIENCE_ROW(type, s)                                                                                \
-    {CLI_AT(type, s.patience), .name = "patience", CLI_MIN(0), .preset = "0",                                   \
-     .help = "stop after N evaluations without progress (0: never)"}
+#define CLI_PATIENCE_ROW(type, s)                                                                            \
+    {CLI_AT(type, s.patience), .name = "patience", CLI_MIN(0), .preset = "0",                                \
+     .help = "stop after N evaluations without improvement; 0 never stops early"}
 
-#define CLI_DECAY_ROW(type, s, usual)                                                                            \
-    {CLI_AT(type, s.optimizer.weight_decay), .name = "weight-decay", CLI_MIN(0), .preset = usual,                                \
-     .help = "on tensors of two or more axes"}
+#define CLI_DECAY_ROW(type, s, usual)                                                                        \
+    {CLI_AT(type, s.optimizer.weight_decay), .name = "weight-decay", CLI_MIN(0), .preset = usual,            \
+     .help = "decay of tensors with two or more axes"}
 
-#define CLI_ADAM_ROWS(type, s, usual_beta2)                                                                      \
-    {CLI_AT(type, s.optimizer.beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),                      \
-     .preset = "0.9", .help = "AdamW"},                                                                       \
-    {CLI_AT(type, s.optimizer.beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),                     \
-     .preset = usual_beta2, .help = "AdamW"},                                                                 \
-    {CLI_AT(type, s.optimizer.eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW"}
+#define CLI_ADAM_ROWS(type, s, usual_beta2)                                                                  \
+    {CLI_AT(type, s.optimizer.beta1), .name = "adam-beta1", .alias = "beta1", CLI_RANGE(0, 0.99999),         \
+     .preset = "0.9", .help = "AdamW: decay of the first moment"},                                           \
+    {CLI_AT(type, s.optimizer.beta2), .name = "adam-beta2", .alias = "beta2", CLI_RANGE(0, 0.999999),        \
+     .preset = usual_beta2, .help = "AdamW: decay of the second moment"},                                    \
+    {CLI_AT(type, s.optimizer.eps), .name = "adam-epsilon", CLI_MIN(0), .preset = "1e-8", .help = "AdamW: epsilon"}
 
-#define CLI_CLIP_ROW(type, s)                                                                                    \
-    {CLI_AT(type, s.optimizer.max_grad_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",                              \
-     .help = "clip gradients (0: do not)"}
+#define CLI_CLIP_ROW(type, s)                                                                                \
+    {CLI_AT(type, s.optimizer.max_grad_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",            \
+     .help = "clip the gradient norm; 0 does not clip"}
 
-/* The folder, which `what` becomes, and when it is evaluated: every N steps, else `usually`. */
-#define CLI_RUN_ROWS(type, s, what, usually)                                                                     \
-    {CLI_AT(type, s.out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},          \
-    {CLI_AT(type, l.resume), .name = "resume", .value = "DIR",                                                  \
-     .help = "go on with the run in DIR, with the options it began with; others that are given win"},         \
-    {CLI_AT(type, l.config), .name = "config", .value = "FILE",                                                 \
-     .help = "take options from a run.json, or from a JSON object of them; those given here win"},            \
-    {CLI_AT(type, s.overwrite), .name = "overwrite",                                                            \
-     .help = "start afresh instead of going on; removes only files that an earlier run wrote"},               \
-    {CLI_AT(type, s.eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),                       \
-     .help = "evaluate every N steps (else " usually ")"}
+/* The run folder, described by `what`, and when the run is evaluated: every N steps, by default `usually`. */
+#define CLI_RUN_ROWS(type, s, what, usually)                                                                 \
+    {CLI_AT(type, s.out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},       \
+    {CLI_AT(type, l.resume), .name = "resume", .value = "DIR",                                               \
+     .help = "continue the run in DIR with its own options; options given here override them"},              \
+    {CLI_AT(type, l.config), .name = "config", .value = "FILE",                                              \
+     .help = "read options from a run.json or a JSON object; options given here override them"},             \
+    {CLI_AT(type, s.overwrite), .name = "overwrite",                                                         \
+     .help = "start again instead of continuing; removes only files that an earlier run wrote"},             \
+    {CLI_AT(type, s.eval_every), .name = "eval-steps", .alias = "eval-every", CLI_MIN(1),                    \
+     .help = "evaluate every N steps (default: " usually ")"}
 
-#define CLI_SAVE_ROWS(type, s)                                                                                   \
-    {CLI_AT(type, s.save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),                       \
-     .help = "save every N steps (else with each evaluation)"},                                               \
-    {CLI_AT(type, s.keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",                               \
-     .help = "newest checkpoints kept, besides the best"}
+#define CLI_SAVE_ROWS(type, s)                                                                               \
+    {CLI_AT(type, s.save_every), .name = "save-steps", .alias = "save-every", CLI_MIN(1),                    \
+     .help = "save every N steps (default: at each evaluation)"},                                            \
+    {CLI_AT(type, s.keep), .name = "save-total-limit", CLI_MIN(1), .preset = "1",                            \
+     .help = "number of newest checkpoints to keep, besides the best"}
 
-#define CLI_LOG_ROWS(type, s, seeded)                                                                            \
-    {CLI_AT(type, s.log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),                      \
-     .help = "log every N steps"},                                                                            \
+#define CLI_LOG_ROWS(type, s, seeded)                                                                        \
+    {CLI_AT(type, s.log_every), .name = "logging-steps", .alias = "log-every", CLI_MIN(1),                   \
+     .help = "log and print every N steps (default: log each step, print 20 to 50 lines)"},                  \
     {CLI_AT(type, s.seed), .name = "seed", CLI_MIN(0), .preset = "1337", .help = seeded}
 
-#define CLI_MACHINE_ROWS(type, s)                                                                                \
-    {CLI_AT(type, l.device), .name = "device", .preset = "auto", .value = "NAME",                               \
-     .help = "where to compute: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8, or auto: a GPU if there is one",      \
-     .group = "Machine"},                                                                                     \
-    {CLI_AT(type, l.threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",              \
-     .help = "CPU threads (0: every core)"},                                                                  \
-    {CLI_AT(type, s.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",                    \
-     .help = "precision of parameters and activations; 16-bit ones keep f32 masters (but see "                \
-             "--stochastic-rounding)"},                                                                       \
-    {CLI_AT(type, l.bf16), .name = "bf16", .help = "the same as --dtype bf16"},                                 \
-    {CLI_AT(type, s.stochastic_rounding), .name = "stochastic-rounding",                                                  \
-     .help = "no f32 masters of bf16 parameters: 14 bytes each instead of 18; updates are rounded up or "     \
-             "down stochastically, right in the mean, a little noisier"},                                          \
-    {CLI_AT(type, s.recompute), .name = "recompute", .alias = "gradient-checkpointing",                         \
-     .help = "keep less for the backward pass and compute it again"}
+#define CLI_MACHINE_ROWS(type, s)                                                                            \
+    {CLI_AT(type, l.device), .name = "device", .preset = "auto", .value = "NAME",                            \
+     .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",   \
+     .group = "Machine"},                                                                                    \
+    {CLI_AT(type, l.threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",           \
+     .help = "CPU threads; 0 uses every core"},                                                              \
+    {CLI_AT(type, s.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",                 \
+     .help = "precision of parameters and activations; 16-bit parameters keep f32 masters unless "           \
+             "--stochastic-rounding is given"},                                                              \
+    {CLI_AT(type, l.bf16), .name = "bf16", .help = "same as --dtype bf16"},                                  \
+    {CLI_AT(type, s.stochastic_rounding), .name = "stochastic-rounding",                                     \
+     .help = "bf16 parameters without f32 masters: 14 bytes each instead of 18, with updates rounded "       \
+             "stochastically"},                                                                              \
+    {CLI_AT(type, s.recompute), .name = "recompute", .alias = "gradient-checkpointing",                      \
+     .help = "recompute activations in the backward pass to save memory"}
 
-#define CLI_JSON_ROW(type)                                                                                    \
+#define CLI_JSON_ROW(type)                                                                                   \
     {CLI_AT(type, l.json), .name = "json", .help = "print the result as one JSON object", .group = "Output"}
 
-#define CLI_CURVE_ROWS(type)                                                                                  \
-    {CLI_AT(type, l.curve), .name = "curve",                                                                    \
-     .help = "draw the curve at the end even when this is no terminal"},                                      \
-    {CLI_AT(type, l.quiet), .name = "quiet", .letter = 'q', .help = "no progress"}
+#define CLI_CURVE_ROWS(type)                                                                                 \
+    {CLI_AT(type, l.curve), .name = "curve",                                                                 \
+     .help = "draw the curve at the end even if the output is not a terminal"},                              \
+    {CLI_AT(type, l.quiet), .name = "quiet", .letter = 'q', .help = "show no progress"}
 /* clang-format on */
 
 #endif

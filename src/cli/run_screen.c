@@ -23,7 +23,7 @@ static void estimate(cli_run_screen *s, const by_report *r)
     s->estimated = true;
     const double step = spent / (double)(r->step - s->begin);
     cli_format_duration(text, sizeof text, step * (double)(r->steps - s->begin));
-    cli_note("%lld steps of %.3g s: about %s in all", (long long)r->steps, step, text);
+    cli_note("%lld steps of %.3g s: about %s in total", (long long)r->steps, step, text);
 }
 
 static void start(cli_run_screen *s, const by_report *r)
@@ -32,9 +32,11 @@ static void start(cli_run_screen *s, const by_report *r)
         return;
     cli_note("%s", r->note);
     if (r->step > 0)
-        cli_note("going on from step %lld", (long long)r->step);
-    s->bar = (cli_progress){
-        .label = s->label, .first = r->step, .total = r->steps, .every_steps = BY_MAX(r->steps / 50, 1)};
+        cli_note("continuing from step %lld", (long long)r->step);
+    s->bar = (cli_progress){.label = s->label,
+                            .first = r->step,
+                            .total = r->steps,
+                            .every_steps = BY_MAX(r->steps / 50, s->log_every)};
     cli_progress_start(&s->bar);
     s->started = true;
 }

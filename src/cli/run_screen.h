@@ -9,7 +9,8 @@
 typedef struct cli_run_screen {
     const char *label; /* of the progress line */
     bool quiet;
-    bool estimates; /* say after some steps how long all of them take */
+    int64_t log_every; /* steps between plain lines, at least */
+    bool estimates;    /* say after some steps how long all of them take */
     /* the rest is the module's */
     cli_progress bar;
     bool started, estimated, writing;

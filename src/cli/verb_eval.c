@@ -30,7 +30,8 @@ static const cli_option options[] = {
      .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (default: the model's own)"},
     CLI_TASK_ROWS(eval_options, t),
     {CLI_AT(eval_options, texts.metrics), .name = "metric", .value = "LIST", .preset = "bleu,chrf",
-     .help = "of bleu, chrf, rouge and exact, with commas", .group = "Texts from encoder-decoders"},
+     .help = "comma-separated list of bleu, chrf, rouge and exact",
+     .group = "Generated texts (encoder-decoders)"},
     {CLI_AT(eval_options, texts.beams), .name = "beams", CLI_RANGE(0, 64), .preset = "0",
      .help = "beams of the search; 0 follows the model's directory, else 5"},
     {CLI_AT(eval_options, texts.prefix), .name = "prefix", .value = "TEXT",
@@ -38,15 +39,15 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, texts.plain), .name = "no-generation-config",
      .help = "ignore the generation settings in the model's directory"},
     {CLI_AT(eval_options, texts.words), .name = "label-words", .value = "W0,W1,...",
-     .help = "what labels 0, 1, ... of a table stand for"},
+     .help = "words for labels 0, 1, ... of a table"},
     {CLI_AT(eval_options, windows.max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
-     .help = "only the beginning of the data", .group = "Windows"},
+     .help = "use only the first N tokens of the data", .group = "Windows"},
     {CLI_AT(eval_options, windows.seq), .name = "seq", .alias = "context", .letter = 'c',
-     CLI_RANGE(1, 1 << 24), .suffix = true, .help = "tokens per window (else the model's context)"},
+     CLI_RANGE(1, 1 << 24), .suffix = true, .help = "tokens per window (default: the model's context)"},
     {CLI_AT(eval_options, windows.stride), .name = "stride", CLI_RANGE(1, 1 << 24), .suffix = true,
-     .help = "tokens from one window to the next (else the window: no overlap)"},
+     .help = "tokens from one window to the next (default: the window, without overlap)"},
     {CLI_AT(eval_options, windows.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows at once"},
+     CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows per batch"},
 
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
@@ -134,7 +135,7 @@ static int evaluate_task(evaluation *e, const char *model)
     if (!cli_task_read(&e->o.t, task, &data, &spec))
         return CLI_USAGE;
     if (e->o.data.count != 1)
-        return cli_usage_fail("cases come from one file");
+        return cli_usage_fail("give one file of examples");
     spec.weights = cli_weights(e->o.weights);
     spec.batch = e->o.windows.batch;
     if (by_task_evaluate(e->device, e->dir, e->o.dtype, e->o.data.items[0], &data, &spec, e->o.t.predictions,
@@ -211,6 +212,8 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
     cJSON_AddNumberToObject(j, "stride", r->stride);
     cJSON_AddNumberToObject(j, "windows", (double)r->windows);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(e->o.dtype));
+    if (e->o.weights)
+        cJSON_AddStringToObject(j, "weights", e->o.weights);
     cJSON_AddNumberToObject(j, "seconds", r->seconds);
     cli_json_number(j, "tokens_per_s", speed);
     return cli_print_json(j);

@@ -23,67 +23,67 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK", .preset = "classify",
      .help = "classify, regress, tag, answer (or qa), choice, seq2seq, mlm, lm", .group = "Data"},
     {CLI_AT(finetune_options, tune.data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "examples to learn from"},
+     .help = "training examples"},
     {CLI_AT(finetune_options, tune.eval_data), .name = "eval", .letter = 'e', .value = "FILE",
-     .help = "examples to evaluate on; the best model is kept"},
+     .help = "evaluation examples; the best model is kept"},
     CLI_TASK_ROWS(finetune_options, t),
     {CLI_AT(finetune_options, t.limit), .name = "max-length", .alias = "seq", CLI_MIN(1), .suffix = true,
      .help = "maximum tokens per row (default: the model's context)"},
     {CLI_AT(finetune_options, t.overlap), .name = "stride", CLI_MIN(1),
-     .help = "tokens that adjacent windows over a long text share, for answer and tag (else 128)"},
+     .help = "answer, tag: tokens shared by consecutive windows of a long text (default: 128)"},
     {CLI_AT(finetune_options, prefixes), .name = "prefix", .value = "TEXT",
-     .help = "seq2seq: put before the source, as in \"sst2: \""},
+     .help = "seq2seq: put TEXT before the source, such as \"sst2: \""},
     {CLI_AT(finetune_options, tune.seq2seq.label_words), .name = "label-words", .value = "W0,W1,...",
-     .help = "seq2seq: what targets 0, 1, ... stand for, as in negative,positive"},
+     .help = "seq2seq: words for targets 0, 1, ..., such as negative,positive"},
     {CLI_AT(finetune_options, tune.seq2seq.eval_texts), .name = "eval-texts", CLI_RANGE(0, 1e9),
      .preset = "200",
-     .help = "seq2seq: the best model writes the first N texts of --eval at the end, for BLEU, chrF, ROUGE, "
-             "exact matches and --predictions; 0: none"},
+     .help = "seq2seq: texts of --eval to generate at the end for BLEU, chrF, ROUGE, exact match and "
+             "--predictions; 0 generates none"},
     {CLI_AT(finetune_options, tune.class_weights), .name = "class-weights", .value = "balanced|W1,W2,...",
-     .help = "how much each label counts in the loss, in the order of config.json"},
+     .help = "weight of each label in the loss, in the order of config.json"},
 
     {CLI_AT(finetune_options, tune.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1e6), .help = "rows per step (else 32, and less for fewer than 256 rows)",
+     CLI_RANGE(1, 1e6), .help = "rows per step (default: 32; fewer for less than 256 rows)",
      .group = "Steps"},
     {CLI_AT(finetune_options, tune.seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
-     .preset = "4096", .suffix = true,
-     .help = "seq2seq: tokens per step instead, in rows of about the same length"},
+     .preset = "4096", .suffix = true, .help = "seq2seq: tokens per step instead, in rows of similar length"},
     {CLI_AT(finetune_options, tune.seq2seq.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
-     .preset = "0", .help = "seq2seq: share of each target that is spread over all tokens"},
+     .preset = "0", .help = "seq2seq: share of each target spread over all tokens"},
     {CLI_AT(finetune_options, tune.work.batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
-     .help = "rows at once when evaluating"},
+     .help = "rows per batch in evaluation"},
     CLI_ACCUMULATE_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.epochs), .name = "epochs", CLI_MIN(1e-6),
-     .help = "passes over the data (else 3, and up to 20 where that makes fewer than 200 steps)"},
+     .help = "length in epochs (default: 3; up to 20 if that makes fewer than 200 steps)"},
     {CLI_AT(finetune_options, tune.steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
-     .suffix = true, .help = "or: total training steps"},
+     .suffix = true, .help = "length in steps instead"},
     CLI_PATIENCE_ROW(finetune_options, tune),
 
     {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .preset = "3e-5", .help = "highest learning rate"},
+     .preset = "3e-5", .help = "peak learning rate"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
-     .help = "learning-rate schedule, down to 0"},
+     .help = "learning-rate schedule, ending at 0"},
     {CLI_AT(finetune_options, tune.warmup_share), .name = "warmup-ratio", CLI_RANGE(0, 1), .preset = "0.1",
-     .help = "warm-up, as a share of the run"},
+     .help = "share of the run for linear warm-up"},
     {CLI_AT(finetune_options, tune.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
-     .help = "or: warm-up steps"},
+     .help = "steps of linear warm-up instead"},
     CLI_DECAY_ROW(finetune_options, tune, "0.01"),
     {CLI_AT(finetune_options, tune.layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
      .help = "learning-rate factor from each layer to the one below it"},
     {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body",
-     .help = "what does not learn: the embeddings, also the first N layers, or all layers"},
+     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer"},
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
-     .help = "dropout probability (else the model's own)"},
+     .help = "dropout probability (default: the model's own)"},
 
     CLI_RUN_ROWS(finetune_options, tune,
-                 "becomes a model directory; the same command goes on with a run in it", "after each epoch"),
+                 "output directory, also the run folder; the same command continues a run in it",
+                 "after each epoch"),
     CLI_SAVE_ROWS(finetune_options, tune),
-    CLI_LOG_ROWS(finetune_options, tune, "of the new head, the order of the data and dropout"),
+    CLI_LOG_ROWS(finetune_options, tune, "seed of the new head, the data order and dropout"),
 
     CLI_MACHINE_ROWS(finetune_options, tune),
 
@@ -146,8 +146,7 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
     if (!o->l.quiet)
         cli_show_curve(o->tune.out, train_task_loss_unit(&o->tune.reading), o->l.curve);
     if (r->resumed_from == r->steps)
-        cli_note("nothing left to do: the run in %s is at step %lld already", o->tune.out,
-                 (long long)r->steps);
+        cli_note_finished(o->tune.out, r->steps);
     printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
     if (seq2seq && r->evaluated)
@@ -173,7 +172,7 @@ static const char *hint_for(by_status status)
 
 static int tune(finetune_options *o, const cli_args *args)
 {
-    cli_run_screen screen = {.label = "tune", .quiet = o->l.quiet};
+    cli_run_screen screen = {.label = "tune", .quiet = o->l.quiet, .log_every = BY_MAX(o->tune.log_every, 1)};
     by_finetune_result result;
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
@@ -206,7 +205,8 @@ static int run(int argc, char **argv)
     o.tune.command = command;
     o.tune.options = given = cli_config_record(&config, &args);
     if (!o.tune.out || !o.tune.data)
-        code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE" : "no folder: give --out DIR");
+        code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE"
+                                                 : "no output directory: give --out DIR");
     else
         code = tune(&o, &args);
     cli_args_free(&args);

@@ -24,37 +24,37 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, run.recipe), .name = "recipe", .value = "NAME",
-     .help = "a published set-up; other options win over it: multi30k, transformer-base, transformer-big, "
-             "shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, roberta-base, t5-base",
+     .help = "use a published set-up; other options override it: multi30k, transformer-base, "
+             "transformer-big, shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, roberta-base, "
+             "t5-base",
      .group = "Recipe"},
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help = "shape by name: tiny, ...; for gpt2 also 124m, 350m, 774m, 1558m; for llama 1b, 3b, 7b, 8b, 13b; "
-             "for encoders small, base, large"},
+     .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; encoders: small, base, large"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
-     .help = "number of layers (else the preset's)"},
+     .help = "number of layers (default: the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
-     .help = "decoder layers of an encoder-decoder (else as many as --layers)"},
+     .help = "decoder layers of an encoder-decoder (default: --layers)"},
     {CLI_AT(train_options, run.shape.heads), .name = "heads", CLI_MIN(1),
-     .help = "attention heads (else the preset's)"},
+     .help = "attention heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
     {CLI_AT(train_options, run.shape.width), .name = "width", CLI_MIN(1),
-     .help = "model width (else the preset's)"},
+     .help = "model width (default: the preset's)"},
     {CLI_AT(train_options, run.shape.inner), .name = "inner", CLI_MIN(1),
-     .help = "feed-forward width (else four times the width)"},
+     .help = "feed-forward width (default: four times the width)"},
     {CLI_AT(train_options, run.shape.context), .name = "context", .letter = 'c', CLI_MIN(1), .suffix = true,
-     .help = "longest sequence, in tokens (else the preset's)"},
+     .help = "maximum sequence length in tokens (default: the preset's)"},
     {CLI_AT(train_options, run.shape.dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
-     .help = "dropout probability (for encoder-decoders 0.1 unless given; for translate 0.2 below 100,000 "
-             "pairs)"},
+     .help = "dropout probability; encoder-decoders use 0.1 unless given, translate 0.2 below 100,000 pairs"},
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
-     .help = "transformer: norms before the sub-layers (the default); --no-pre-norm: after them, as in 2017"},
+     .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
+             "as in 2017"},
     {CLI_AT(train_options, run.init_from), .name = "init-from", .value = "DIR",
-     .help = "start from this model's weights"},
+     .help = "start from the weights of this model"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
@@ -62,90 +62,90 @@ static const cli_option options[] = {
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
-     .help = "else: hold out this part of the end of the data"},
+     .help = "without --eval-data, hold out this share at the end of the data"},
     {CLI_AT(train_options, run.tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
-     .help = "how text becomes tokens (default char, or the model's own with --init-from). bpe:N, unigram:N, "
-             "wordpiece:N: learn N tokens from the data"},
+     .help = "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N trained on the "
+             "data (default: char, or the model's own with --init-from)"},
     {CLI_AT(train_options, run.target_tokenizer), .name = "target-tokenizer", .value = "DIR|bpe:N",
-     .help = "translate: one for the target; --tokenizer is then the source's alone (transformer, marian)"},
+     .help = "translate: separate tokenizer for the target (transformer, marian)"},
 
     {CLI_AT(train_options, run.objective.name), .name = "objective",
      .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim",
      .help = "training objective (default: the family's own)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
-     .help = "mask the same tokens in every epoch (BERT, ALBERT), or new ones (RoBERTa)"},
+     .help = "static: the same masks in every epoch (BERT, ALBERT); dynamic: new ones (RoBERTa)"},
     {CLI_AT(train_options, run.objective.mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6),
-     .preset = "1",
-     .help = "static masking: number of masked versions, used in turn (BERT's own data had 10)"},
+     .preset = "1", .help = "static masking: number of differently masked copies (BERT's own data had 10)"},
     {CLI_AT(train_options, run.objective.mask_share), .name = "mask-share", CLI_RANGE(0.001, 1),
-     .help = "share of tokens to mask (else 0.15; for infill 0.3), or of documents for fim (0.5)"},
+     .help = "share of masked tokens (default: 0.15; infill: 0.3), or of fim documents (default: 0.5)"},
     {CLI_AT(train_options, run.objective.mask_span), .name = "mask-span", CLI_RANGE(1, 1000),
-     .help = "mean length of the spans that spans and infill cut out (else 3)"},
+     .help = "mean span length of spans and infill (default: 3)"},
     {CLI_AT(train_options, run.objective.suffix_first), .name = "suffix-first",
-     .help = "fim: suffix, prefix, middle instead of prefix, suffix, middle"},
+     .help = "fim: order suffix, prefix, middle instead of prefix, suffix, middle"},
     {CLI_AT(train_options, run.objective.whole_words), .name = "whole-words",
      .help = "mask all pieces of a word or none"},
     {CLI_AT(train_options, run.objective.mask_words), .name = "mask-words", CLI_RANGE(1, 100),
-     .help = "mask up to N adjacent words (else 1; 3 for sop)"},
+     .help = "mask up to N consecutive words (default: 1; sop: 3)"},
     {CLI_AT(train_options, languages), .name = "languages", .value = "EN,DE,...",
-     .help = "one name for each item of --data: language ids (xlm)"},
+     .help = "xlm: language of each item of --data"},
     {CLI_AT(train_options, run.objective.parallel), .name = "parallel",
-     .help = "line i of each language says the same: translation LM"},
+     .help = "translation LM: line i of each language is a translation"},
     {CLI_AT(train_options, run.objective.both_directions), .name = "both-directions",
-     .help = "translate: each pair also the other way round; >>de<< before the source says where to"},
+     .help =
+         "translate: use each pair in both directions; >>de<< before the source names the target language"},
     {CLI_AT(train_options, prefixes), .name = "prefix", .value = "TEXT",
-     .help = "translate: put before the source; one for each pair of texts (with both directions, two)"},
+     .help = "translate: put TEXT before the source; one per pair of files (two with --both-directions)"},
     {CLI_AT(train_options, run.objective.source), .name = "source-column", .value = "NAME",
-     .help = "translate: column of the source in tables and JSON lines (else source, or the first)"},
+     .help = "translate: source column of a table or JSON lines (default: source, or the first)"},
     {CLI_AT(train_options, run.objective.target), .name = "target-column", .value = "NAME",
-     .help = "translate: column of the target (else target, or the second)"},
+     .help = "translate: target column (default: target, or the second)"},
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
-     .help = "show N rows as the model would get them, and what is masked; train nothing"},
+     .help = "print N rows as the model would get them, with masked tokens marked, and train nothing"},
 
     {CLI_AT(train_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .preset = "12", .help = "sequences per step", .group = "Steps"},
     {CLI_AT(train_options, run.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "2048",
-     .suffix = true, .help = "translate: tokens per step instead, in rows of about the same length"},
+     .suffix = true, .help = "translate: tokens per step instead, in rows of similar length"},
     {CLI_AT(train_options, run.seq), .name = "seq", CLI_MIN(1),
-     .help = "tokens per sequence (else the context)"},
+     .help = "tokens per sequence (default: the context)"},
     CLI_ACCUMULATE_ROW(train_options, run),
     {CLI_AT(train_options, run.steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
      .suffix = true, .help = "total training steps"},
     {CLI_AT(train_options, run.epochs), .name = "epochs", CLI_MIN(1e-6),
-     .help = "or: passes over the data (else enough for 2,000 steps, for translate 3,000, and 20 at most)"},
+     .help = "length in epochs instead (default: enough for 2,000 steps, translate 3,000; at most 20)"},
     CLI_PATIENCE_ROW(train_options, run),
 
     {CLI_AT(train_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
-     .help = "share of each target that is spread over all tokens (else 0, for translate 0.1); held-out loss "
-             "is without it"},
+     .help = "share of each target spread over all tokens (default: 0; translate: 0.1); held-out loss is "
+             "without it"},
 
     {CLI_AT(train_options, run.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
-     .preset = "adamw", .help = "optimiser (for t5 adafactor unless given)", .group = "Optimiser"},
+     .preset = "adamw", .help = "optimiser; t5 uses adafactor unless given", .group = "Optimiser"},
     {CLI_AT(train_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "highest learning rate (else by the width: 3e-3 at 128, 5e-4 at 768; for encoders a third; for "
-             "translate 2e-3 at 256; for adafactor 0.03, relative to the parameters)"},
+     .help = "peak learning rate (default by width: 3e-3 at 128, 5e-4 at 768; encoders a third; translate "
+             "2e-3 at 256; adafactor 0.03, relative to the parameters)"},
     {CLI_AT(train_options, run.schedule.min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
-     .help = "where linear and cosine end (else a tenth of the highest)"},
+     .help = "final rate of linear and cosine (default: a tenth of the peak)"},
     {CLI_AT(train_options, run.schedule.kind), .name = "lr-scheduler", .alias = "schedule",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "cosine", .help = "learning-rate schedule"},
     {CLI_AT(train_options, run.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
-     .help = "warm-up steps, in which the rate rises linearly (else a tenth of the run, at most 100; for "
-             "translate a sixth, at most 4000)"},
+     .help = "steps of linear warm-up (default: a tenth of the run, at most 100; translate: a sixth, at most "
+             "4000)"},
     CLI_DECAY_ROW(train_options, run, "0.1"),
     CLI_ADAM_ROWS(train_options, run, "0.99"),
     {CLI_AT(train_options, run.optimizer.momentum), .name = "momentum", CLI_RANGE(0, 0.99999), .preset = "0",
-     .help = "SGD"},
+     .help = "SGD: momentum"},
     CLI_CLIP_ROW(train_options, run),
 
-    CLI_RUN_ROWS(train_options, run, "run folder; the same command goes on with what is in it",
+    CLI_RUN_ROWS(train_options, run, "run folder; the same command continues a run in it",
                  "ten times in all"),
     {CLI_AT(train_options, run.eval_batches), .name = "eval-batches", CLI_MIN(0),
-     .help =
-         "batches per evaluation (0: the whole held-out part; else as many as steps between two of them)"},
+     .help = "batches per evaluation; 0 takes the whole held-out part (default: as many as steps between "
+             "evaluations)"},
     CLI_SAVE_ROWS(train_options, run),
     {CLI_AT(train_options, run.average), .name = "average", CLI_RANGE(1, 1000),
-     .help = "at the end, the mean of the N newest checkpoints goes to averaged/"},
-    CLI_LOG_ROWS(train_options, run, "of initial values, data order and dropout"),
+     .help = "at the end, write the mean of the N newest checkpoints to averaged/"},
+    CLI_LOG_ROWS(train_options, run, "seed of initial values, data order and dropout"),
 
     CLI_MACHINE_ROWS(train_options, run),
 
@@ -202,8 +202,7 @@ static int print_result(const train_options *o, const by_run_result *r)
     if (!o->l.quiet)
         cli_show_curve(o->run.out, "nats per token", o->l.curve);
     if (r->resumed_from == r->steps && !isfinite(r->loss))
-        cli_note("nothing left to do: the run in %s is at step %lld already", o->run.out,
-                 (long long)r->steps);
+        cli_note_finished(o->run.out, r->steps);
     printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);
     if (isfinite(r->loss))
         printf(", loss %.4f", r->loss);
@@ -284,7 +283,8 @@ static char *take_recipe(cli_args *args, const char *name)
 static int train(train_options *o, const cli_args *args)
 {
     cli_list data = {0}, eval_data = {0}, languages = {0};
-    cli_run_screen screen = {.label = "train", .quiet = o->l.quiet, .estimates = true};
+    cli_run_screen screen = {
+        .label = "train", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1), .estimates = true};
     int code;
     if (split_list(&data, o->data.items, o->data.count) != BY_OK ||
         split_list(&eval_data, o->eval_data.items, o->eval_data.count) != BY_OK ||
@@ -341,34 +341,32 @@ static int run(int argc, char **argv)
 const cli_verb cli_train = {
     .name = "train",
     .group = "Training",
-    .summary = "train a model from scratch, or go on with a run",
-    .description =
-        "Trains a model on text with the objective of its family and writes a run folder: checkpoints "
-        "(HuggingFace "
-        "directories; last and best point to them), metrics.jsonl, TensorBoard events, loss.svg and "
-        "run.json. Running "
-        "the same command again goes on where it stopped, bit for bit, after Ctrl-C, a crash or a power cut; "
-        "so "
-        "does --resume DIR, or --out DIR alone. A larger --max-steps makes a run longer. The run removes and "
-        "replaces only files that it wrote (owned.json lists them).",
-    .examples =
-        "# a character model of Shakespeare, the size of nanoGPT's CPU recipe\n"
-        "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
-        "# go on with it, for longer\n"
-        "banyan train --resume runs/shakespeare --max-steps 4000\n"
-        "# GPT-2 124M on token shards, in bfloat16\n"
-        "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
-        "# BERT: masked words and next sentences; first a look at what it will get\n"
-        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
-        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
-        "# English to German, with a vocabulary learnt from both texts\n"
-        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de --tokenizer "
-        "bpe:8000 --out runs/en-de\n"
-        "# a published set-up, with one thing changed\n"
-        "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out runs/char\n"
-        "# XLM on sentences and their translations\n"
-        "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq "
-        "64 --out runs/xlm\n",
+    .summary = "train a model from scratch, or continue a run",
+    .description = "Trains a model on text with the objective of its family and writes a run folder: "
+                   "checkpoints (HuggingFace directories; last and best link to them), metrics.jsonl, "
+                   "TensorBoard events, loss.svg and run.json.\n"
+                   "\n"
+                   "The same command continues a stopped run bit for bit, after Ctrl-C, a crash or a power "
+                   "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
+                   "run removes and replaces only files that it wrote (owned.json lists them).",
+    .examples = "# a character model of Shakespeare\n"
+                "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
+                "# continue it for longer\n"
+                "banyan train --resume runs/shakespeare --max-steps 4000\n"
+                "# GPT-2 124M on token shards, in bfloat16\n"
+                "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
+                "# BERT: masked words and next sentences; look at the examples first\n"
+                "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
+                "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
+                "# English to German, with a shared vocabulary\n"
+                "banyan train --model transformer --data train.en train.de --eval-data val.en val.de "
+                "--tokenizer bpe:8000 --out runs/en-de\n"
+                "# a published set-up with one change\n"
+                "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out "
+                "runs/char\n"
+                "# XLM on sentences and their translations\n"
+                "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
+                "--parallel --seq 64 --out runs/xlm\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -227,7 +227,7 @@ void gr_params_find_weights(by_params *p, const by_graph *g)
                 const gr_op op = g->nodes[i]->op;
                 if (!t || t->place != GR_PLACE_PARAM)
                     continue;
-                if (pass == 0 && op == GR_OP_LINEAR && k == 1)
+                if (pass == 0 && gr_ops[op].product && gr_in_set(gr_ops[op].stored, k))
                     p->list[t->param].weight = true;
                 else if (pass == 1 && !gr_in_set(gr_ops[op].stored, k))
                     p->list[t->param].weight = false;

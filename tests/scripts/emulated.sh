@@ -37,7 +37,7 @@ train() {
     shift 2
     "$program" train --data text --eval-data held --eval-batches 2 --tokenizer byte --out "$out" --layers 2 --heads 2 \
         --width 32 --context 32 --batch-size 2 --warmup-steps 2 --lr-scheduler constant --max-steps "$steps" \
-        --save-steps 5 --eval-steps 50 --threads 1 --quiet "$@"
+        --save-steps 5 --eval-steps 5 --threads 1 --quiet "$@"
 }
 text() { "$program" generate learnt "$1" --device "$2" --greedy -n 30 --threads 1; }
 same_text() { cmp <(text "$1" cpu) <(text "$1" cuda) && [ "$(text "$1" cuda | wc -c)" -ge 30 ]; }

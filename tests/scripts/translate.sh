@@ -151,7 +151,7 @@ check "a directory" refuses 1 'is a directory' translate whole -f .
 check "bytes that are no text" eval 'printf "A\nman\0s\n" >bytes && refuses 1 "bytes: line 2 contains a NUL character" translate whole -f bytes'
 check "a full disk" eval '! "$BANYAN" translate whole --threads 1 x >/dev/full 2>err && grep -q "No space left" err'
 check "no references" refuses 1 'a file of sources and one of references' eval whole v.en
-check "references of another length" refuses 1 'v.en has 20 lines and t.de has 200' eval whole v.en t.de
+check "references of another length" refuses 1 'v.en has 20 lines but t.de has 200' eval whole v.en t.de
 check "an unknown metric" refuses 1 'bleu,ter' eval whole v.en v.de --metric bleu,ter
 check "a second text to look at" refuses 1 '--pair' attention whole A --pair B
 check "a layer that is not there" refuses 1 'there are 2 layers' attention whole A --target B --layer 2
