@@ -423,8 +423,8 @@ static void refuse_name(const char *name, const char *why)
 static void test_fp8_names(void **state)
 {
     (void)state;
-    refuse_name("cuda+fp9", "cuda+fp9: after");
-    refuse_name("cuda:x", "cuda:x: after");
+    refuse_name("cuda+fp9", "cuda+fp9: only");
+    refuse_name("cuda:x", "cuda:x: only");
     refuse_name("cuda+fp8+fp8", "+fp8");
     refuse_name("cuda:0+fp8x", "+fp8");
     refuse_name("cuda+tf32+fp8+tf32", "+fp8");
