@@ -7,6 +7,7 @@
 
 #include "cuda/cublas.cuh"
 #include "cuda/kernels/fp8.cuh"
+#include "cuda/resident.cuh"
 #include "cuda/tune.cuh"
 
 extern "C" {
@@ -19,6 +20,7 @@ enum { PROBE = 32 };
 #else
 enum { PROBE = 8192 };
 #endif
+enum { RESIDENT_LEAST = 1 << 30 }; /* bytes of weights */
 enum { STAGING = 32 << 20, WORKSPACE = 64 << 20, ALIGN = 256 };
 
 by_status cuda_check(cudaError_t error, const char *what)
@@ -41,6 +43,7 @@ typedef struct program_plan {
     uint64_t *random;    /* device memory: seed, step */
     uint64_t seed, step; /* their current values */
     bool random_set;
+    cuda_resident resident; /* nodes that one kernel does; from == to: none */
     int runs, generation;
     cudaGraphExec_t graph;
 } program_plan;
@@ -196,8 +199,15 @@ static by_status one_node(by_program *p, cuda_exec *x, int i)
 static by_status each_node(by_program *p, cuda_exec *x, bool dry)
 {
     x->dry = dry;
-    for (int i = 0; i < p->graph->n_nodes; i++)
+    for (int i = 0; i < p->graph->n_nodes; i++) {
+        const cuda_resident *r = &((program_plan *)p->plan)->resident;
+        if (!dry && i == r->from && r->to > i) {
+            BY_TRY(cuda_resident_run(x, r));
+            i = r->to - 1;
+            continue;
+        }
         BY_TRY(one_node(p, x, i));
+    }
     return BY_OK;
 }
 
@@ -236,6 +246,7 @@ static void cuda_forget(by_program *p)
     }
     if (plan->graph)
         cudaGraphExecDestroy(plan->graph);
+    cuda_resident_forget(p, &plan->resident);
     cuda_release(p->device, plan->random);
     base_free(plan);
     p->plan = NULL;
@@ -248,6 +259,7 @@ static by_status prepare(by_program *p, program_plan *plan)
     plan->random = (uint64_t *)random;
     cuda_exec x = exec_of(p);
     BY_TRY(each_node(p, &x, true));
+    BY_TRY(cuda_resident_find(p, &x, &plan->resident));
     return grow_scratch(p->device, x.scratch_needed);
 }
 
@@ -504,6 +516,8 @@ static by_status open_card(by_device *d, cuda_context *c)
     c->arch = pretend && atoi(pretend) >= 80 ? atoi(pretend) : card.major * 10 + card.minor;
     const char *least = getenv("BANYAN_GEMV_LEAST"); /* for tests, whose matrices are small */
     c->gemv_least = least ? atoll(least) : 4500000;
+    const char *resident = getenv("BANYAN_RESIDENT"); /* 0: off; all: also for small models, in tests */
+    c->resident_least = !resident ? RESIDENT_LEAST : atoi(resident) == 0 && strcmp(resident, "all") ? -1 : 0;
     c->sms = card.multiProcessorCount;
     c->shared_limit = (int)card.sharedMemPerBlockOptin;
     c->l2 = (size_t)card.l2CacheSize;

@@ -41,6 +41,7 @@ typedef struct cuda_context {
     bool tf32;          /* products of f32 in TF32 */
     bool fp8, fp8_all;  /* 16-bit products in FP8: if it is faster; wherever possible, for tests */
     int64_t gemv_least; /* minimum elements of a matrix for which gemv.cu computes its product with one row */
+    int64_t resident_least; /* minimum bytes of 16-bit weights for which resident.cu takes a run; -1: never */
     cudaStream_t stream;
     cuda_fault *fault;        /* host memory, mapped */
     cuda_fault *device_fault; /* its device address */
