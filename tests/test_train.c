@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "io/weights.h"
 #include "train/checkpoint.h"
+#include "train/defaults.h"
 #include "train/trainer_state.h"
 
 enum { V = 17, T = 12, B = 4 };
@@ -970,7 +971,10 @@ static void test_defaults(void **state)
     assert_true(pairs.shape.pre_norm && pairs.label_smoothing == 0.1 && pairs.optimizer.beta2 == 0.98);
     assert_true(other.optimizer.kind == BY_ADAFACTOR && other.label_smoothing == 0.1);
     assert_true(old.optimizer.kind == BY_ADAMW && old.shape.dropout < 0 && old.init_from == root);
-    assert_true(by_finetune_defaults().schedule.rate == 3e-5);
+    assert_true(by_finetune_defaults().schedule.rate < 0);
+    assert_true(train_default_tuning_rate(768) == 3e-5 && train_default_tuning_rate(1024) == 3e-5);
+    assert_true(fabs(train_default_tuning_rate(128) - 1.8e-4) < 1e-9 &&
+                train_default_tuning_rate(16) == 3e-4);
 }
 
 int main(void)

@@ -61,7 +61,7 @@ typedef struct by_finetune_spec {
     int batch, accumulate;     /* batch 0: 32, and less for fewer than 256 rows */
     int64_t steps;             /* in all; 0: from epochs */
     double epochs;             /* 0: 3, and up to 20 where that makes fewer than 200 steps */
-    by_schedule_spec schedule; /* warmup negative: warmup_share of the run */
+    by_schedule_spec schedule; /* rate negative: by width; warmup negative: warmup_share of the run */
     double warmup_share;
     by_optimizer_spec optimizer;
     double layer_decay; /* each layer learns at this times the rate of the one above; 0: 1 */

@@ -28,6 +28,9 @@ int64_t train_default_eval_batches(int64_t batches, int64_t steps_between, int a
  * longer than the steps before it. */
 int64_t train_default_eval_steps(int64_t epoch_steps, int64_t eval_rows, int64_t step_rows);
 
+/* The peak rate of a task: 3e-5 at 768 and wider, more for narrower models. */
+double train_default_tuning_rate(int width);
+
 /* Rows per step of a task, by its number of rows. */
 int train_default_tuning_batch(int64_t rows);
 

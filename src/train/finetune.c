@@ -102,7 +102,7 @@ static by_status load(void *self, const char *dir)
         return base_error_status();
     if (by_model_task(t->model) != train_task_task(t->spec.reading.kind))
         return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s is for another task (%s); use another folder, or start it afresh",
+                         "the run in %s is for another task (%s); use another folder, or overwrite it",
                          t->spec.out, by_task_name(by_model_task(t->model)));
     return train_model_load(t->model, dir);
 }
@@ -238,6 +238,8 @@ static by_status fill_defaults(tuning *t)
             1);
     s->schedule.steps = s->steps;
     BY_TRY(train_loop_plan(&t->loop, s->steps));
+    if (s->schedule.rate < 0)
+        s->schedule.rate = train_default_tuning_rate(by_model_width(t->model));
     if (s->schedule.warmup < 0)
         s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->loop.first_steps);
     if (s->eval_every <= 0)

@@ -7,6 +7,9 @@
 
 static by_run_spec run_spec(const by_finetune_spec *s)
 {
+    by_schedule_spec schedule = s->schedule;
+    if (schedule.rate < 0)
+        schedule.rate = 3e-5;
     return (by_run_spec){
         .init_from = s->model,
         .dtype = s->dtype,
@@ -28,7 +31,7 @@ static by_run_spec run_spec(const by_finetune_spec *s)
         .accumulate = s->accumulate,
         .steps = s->steps,
         .epochs = s->epochs,
-        .schedule = s->schedule,
+        .schedule = schedule,
         .optimizer = s->optimizer,
         .recompute = s->recompute,
         .seed = s->seed,
