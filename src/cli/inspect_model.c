@@ -335,6 +335,15 @@ static void print_plans(const inspection *in)
     }
 }
 
+/* Columns for the longest group name. */
+static int name_width(const inspection *in)
+{
+    int wide = 38;
+    for (int i = 0; i < in->n_groups; i++)
+        wide = BY_MAX(wide, (int)strlen(in->groups[i].name));
+    return wide;
+}
+
 static void print_params(const by_params *p)
 {
     printf("\n%-48s %s\n", "parameter", "shape");
@@ -358,13 +367,14 @@ static void print_model(const inspection *in)
         cli_inspect_stored(in->dir, by_params_count(p), by_params_elements(p));
         cli_inspect_companions(in->dir);
     }
-    printf("\n%-40s %8s %16s\n", "parameters", "tensors", "elements");
+    const int wide = name_width(in);
+    printf("\n%-*s %8s %16s\n", wide + 2, "parameters", "tensors", "elements");
     for (int i = 0; i < in->n_groups; i++)
-        printf("  %-38s %8d %16s  %5.1f%%\n", in->groups[i].name, in->groups[i].tensors,
+        printf("  %-*s %8d %16s  %5.1f%%\n", wide, in->groups[i].name, in->groups[i].tensors,
                cli_count_text(in->groups[i].elements).s, 100 * (double)in->groups[i].elements / all);
-    printf("  %-38s %8d %16s\n", "all", by_params_count(p), cli_count_text(by_params_elements(p)).s);
+    printf("  %-*s %8d %16s\n", wide, "all", by_params_count(p), cli_count_text(by_params_elements(p)).s);
     if (in->o.freeze)
-        printf("  %-38s %8s %16s  %5.1f%%\n", "trained", "", cli_count_text(by_params_trained(p)).s,
+        printf("  %-*s %8s %16s  %5.1f%%\n", wide, "trained", "", cli_count_text(by_params_trained(p)).s,
                100 * (double)by_params_trained(p) / all);
     print_plans(in);
     if (in->o.params)
