@@ -14,12 +14,17 @@ static bool holds(const char *dir, const char *name)
     return there;
 }
 
-/* NAME or OWNER/NAME, of letters, digits and "-_." alone. */
+/* NAME or OWNER/NAME, of letters, digits and "-_." alone. With a directory OWNER here it is a path. */
 static bool is_hub_name(const char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     size_t owner = strspn(path, letters), rest = path[owner] == '/' ? strspn(path + owner + 1, letters) : 0;
-    return owner > 0 && *path != '.' && (path[owner] == 0 || (rest > 0 && path[owner + 1 + rest] == 0));
+    if (owner == 0 || *path == '.' || (path[owner] && (rest == 0 || path[owner + 1 + rest])))
+        return false;
+    char *parent = path[owner] ? base_sprintf("%.*s", (int)owner, path) : NULL;
+    const bool local = parent && base_dir_exists(parent);
+    base_free(parent);
+    return !local;
 }
 
 void cli_fail_absent(const char *path)

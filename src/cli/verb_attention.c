@@ -210,7 +210,9 @@ static int run(int argc, char **argv)
     if (s == BY_OK && !k.o.json)
         s = draw(&k);
     if (s != BY_OK)
-        code = cli_fail(NULL);
+        code = k.model && !k.tokenizer
+                   ? cli_fail("the pictures name tokens and need the model's tokenizer files")
+                   : cli_fail(NULL);
     else if (k.o.json)
         code = print_json(&k);
     else

@@ -54,7 +54,7 @@ static const cli_option options[] = {
      .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
              "as in 2017"},
     {CLI_AT(train_options, run.init_from), .name = "init-from", .value = "DIR",
-     .help = "start from the weights of this model"},
+     .help = "start from the weights of this model or run"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
@@ -285,13 +285,15 @@ static int train(train_options *o, const cli_args *args)
     cli_list data = {0}, eval_data = {0}, languages = {0};
     cli_run_screen screen = {
         .label = "train", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1), .estimates = true};
+    char *from = o->run.init_from ? cli_model_dir(o->run.init_from) : NULL;
     int code;
-    if (split_list(&data, o->data.items, o->data.count) != BY_OK ||
+    if ((o->run.init_from && !from) || split_list(&data, o->data.items, o->data.count) != BY_OK ||
         split_list(&eval_data, o->eval_data.items, o->eval_data.count) != BY_OK ||
         split_list(&languages, &o->languages, o->languages != NULL) != BY_OK) {
         code = cli_fail(NULL);
     } else {
         fill_spec(o, args, &screen);
+        o->run.init_from = from;
         o->run.data = data.items;
         o->run.data_count = data.count;
         o->run.eval_data = eval_data.items;
@@ -304,6 +306,7 @@ static int train(train_options *o, const cli_args *args)
     free_list(&data);
     free_list(&eval_data);
     free_list(&languages);
+    base_free(from);
     return code;
 }
 

@@ -42,13 +42,14 @@ by_status data_pairs_plan(data_objective *o)
         return base_fail(
             BY_ERR_FORMAT,
             "sentence pairs require documents of two or more sentences, and none of the %lld has "
-            "that; without blank lines between documents, every line is a document",
+            "that; without blank lines between documents, every line is a document; the objective mlm needs "
+            "no pairs",
             (long long)o->text->count);
     if (o->spec.kind == DATA_OBJECTIVE_NSP && o->rows[0].doc == o->rows[o->count - 1].doc)
         return base_fail(
             BY_ERR_FORMAT,
             "next-sentence pairs require at least two documents of two or more sentences, and there "
-            "is only one; separate documents by blank lines");
+            "is only one; separate documents by blank lines, or use the objective mlm, which needs no pairs");
     return BY_OK;
 }
 

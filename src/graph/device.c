@@ -28,7 +28,8 @@ static by_status open_named(by_device *d, const char *name, int threads)
     if (cuda)
         return base_fail(
             BY_ERR_UNSUPPORTED,
-            "this build of banyan has no CUDA in it: it was made without nvcc, or with BANYAN_CUDA=OFF");
+            "this build of banyan has no CUDA: it was made without nvcc, on a machine without a GPU, or with "
+            "BANYAN_CUDA=OFF");
     return base_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
 }
 

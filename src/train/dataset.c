@@ -213,7 +213,14 @@ static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, 
         return train_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
     if (strcmp(asked, "char") == 0)
         return tok_new_chars_of((const char *const *)x->paths, x->count);
-    return strcmp(asked, "byte") == 0 ? tok_new_bytes() : by_tokenizer_load(asked);
+    if (strcmp(asked, "byte") == 0)
+        return tok_new_bytes();
+    if (base_dir_exists(asked) || base_file_exists(asked))
+        return by_tokenizer_load(asked);
+    base_fail(BY_ERR_IO,
+              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N and wordpiece:N",
+              asked);
+    return NULL;
 }
 
 /* One for each text of a pair. */

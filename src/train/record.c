@@ -137,11 +137,16 @@ static by_status differs(const char *out, const char *key, const char *was, cons
 {
     if (strcmp(key, "data_fingerprint") == 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s was started with other data; use another folder, or start it afresh",
+                         "the run in %s was started with other data; use another folder, or overwrite it",
                          out);
+    if (strcmp(key, "steps") == 0)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the run in %s has %s steps, and this asks for %s; a run can be made longer, not "
+                         "shorter: use another folder, or overwrite it",
+                         out, was, asked);
     return base_fail(
         BY_ERR_ARGUMENT,
-        "the run in %s was started with %s %s, and this asks for %s; use another folder, or start it afresh",
+        "the run in %s was started with %s %s, and this asks for %s; use another folder, or overwrite it",
         out, key, was, asked);
 }
 

@@ -78,7 +78,7 @@ by_status train_items_make(train_items *out, const by_run_spec *spec, char *cons
         if (!table && (i + 1 == count || data_parallel_is_table(paths[i + 1])))
             return base_fail(
                 BY_ERR_ARGUMENT,
-                "%s: a file of lines needs another with their translations behind it; files that "
+                "%s: a file of lines needs a second file with the translations after it; files that "
                 "have both end with .tsv, .csv or .jsonl",
                 paths[i]);
         list[out->spec.count++] =

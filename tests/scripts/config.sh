@@ -40,7 +40,7 @@ check "and has been made longer" grep -q '"steps": 2000000' cut/run.json
 
 check "a run is made longer from its folder" eval 'banyan train --resume alone --max-steps 20 && at alone 000020'
 check "that is recorded" eval 'grep -q "\"max-steps\": *20" alone/run.json && banyan train --resume alone && says "nothing left"'
-check "fewer steps are refused" eval '! banyan train --resume alone --max-steps 10 && says "started with steps 20"'
+check "fewer steps are refused" eval '! banyan train --resume alone --max-steps 10 && says "has 20 steps"'
 
 cat >options.json <<'END'
 {"data": "text", "eval-data": ["held"], "eval_batches": 2, "tokenizer": "byte", "layers": 1, "heads": 2, "width": 16,

@@ -26,6 +26,18 @@ check "and the log" [ "$(wc -l <bert/metrics.jsonl)" -eq 2 ]
 run train "$@" --max-steps 20
 check "a finished run names --max-steps and --overwrite" eval 'works model && grep -q "already has its 20 steps.*--max-steps.*--overwrite" err'
 
+# ---- starting from it ------------------------------------------------------------------------------------------------
+run train --init-from bert --objective mlm --data text.txt --threads 1 --batch-size 4 --max-steps 1 --out next
+check "--init-from takes a run folder" works model
+run train --init-from runs/none --data text.txt --out none
+check "a model to start from that is not there" fails 1 "runs/none: no such directory"
+run train --tokenizer bert-base-uncased --data text.txt --out none
+check "a tokenizer that is not there" fails 1 "tokenizer bert-base-uncased: no such directory"
+run train --model bert --data text.txt --tokenizer words --width 32 --heads 8 --context 24 --max-steps 1 --out none
+check "text without documents names the objective mlm" fails 1 "the objective mlm"
+run train --resume bert --max-steps 10
+check "a shorter run is refused" fails 1 "made longer, not shorter"
+
 # ---- a classifier and labelled tables --------------------------------------------------------------------------------
 i=0
 while [ $i -lt 16 ]; do

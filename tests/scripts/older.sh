@@ -53,7 +53,7 @@ lm --width 24 --context 12 -b 3 --optimizer sgd --momentum 0.5 --lr-scheduler li
 cp -a lm lm.whole
 older lm
 check "a language model goes on" eval 'lm --out lm && same lm lm.whole'
-check "epochs that are given count" eval '! lm --out lm --epochs 0.001 && says "started with steps 8"'
+check "epochs that are given count" eval '! lm --out lm --epochs 0.001 && says "has 8 steps"'
 rm -r lm/checkpoint-* lm/last
 check "without a checkpoint it starts afresh" eval 'lm --width 8 --max-steps 2 --out lm && grep -q "\"width\": *8" lm/run.json'
 

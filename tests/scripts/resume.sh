@@ -177,12 +177,12 @@ check "another tokenizer is refused" refuse "tokenizer byte" --tokenizer char
 check "other data are refused" refuse "other data" --data held
 check "after all that it goes on" go_on torn
 check "fewer steps of a cosine are refused" eval '
-    train cosine --save-steps 6 && ! (steps=12 && train cosine --save-steps 6) && grep -q "started with steps 24" log'
+    train cosine --save-steps 6 && ! (steps=12 && train cosine --save-steps 6) && grep -q "has 24 steps" log'
 check "a cosine can be made longer" eval '
     (steps=40 && train cosine --save-steps 6) && grep -q "\"steps\": 40" cosine/run.json &&
     [ "$(readlink cosine/last)" = checkpoint-000040 ] && tail -n 1 cosine/metrics.jsonl | grep -q "\"step\": 40,"'
 check "made longer and interrupted, it goes on" eval '
-    (steps=40 && train cosine --save-steps 6) && ! train cosine --save-steps 6 && grep -q "started with steps 40" log'
+    (steps=40 && train cosine --save-steps 6) && ! train cosine --save-steps 6 && grep -q "has 40 steps" log'
 
 one_of_two() {
     rm -rf both

@@ -143,7 +143,7 @@ check "generating into a hole" fill
 check "a model that cannot" eval '! "$BANYAN" generate whole --prefix a --suffix b >out 2>err && grep -q "fim_prefix" err'
 
 check "files of different length" refuses 't.en has 50 lines but short.de has 9' --model transformer --data t.en short.de --tokenizer bpe:200
-check "one file of lines" refuses 't.en: a file of lines needs another' --model transformer --data t.en --tokenizer bpe:200
+check "one file of lines" refuses 't.en: a file of lines needs a second file' --model transformer --data t.en --tokenizer bpe:200
 check "a size that is none" refuses 'needs a size' --model transformer --data t.tsv --tokenizer bpe:many
 check "no padding token" refuses 'no padding' --model transformer --data t.tsv --tokenizer byte
 check "no sentinels" refuses 'no sentinel tokens' --model t5 --data t.en --tokenizer whole/best

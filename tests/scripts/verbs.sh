@@ -446,5 +446,9 @@ for verb in "classify bert-base-uncased x" "generate openai-community/gpt2 -p x"
 done
 run classify ./no/such/folder x
 check no-hub-hint-for-a-path fails 1 "no such directory$"
+mkdir -p "$tmp/here/runs"
+(cd "$tmp/here" && "$BANYAN" classify runs/bert x) >"$tmp/out" 2>"$tmp/err"
+rc=$?
+check no-hub-hint-below-a-directory fails 1 "no such directory$"
 
 exit $failed
