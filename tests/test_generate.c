@@ -394,6 +394,14 @@ static void pages_run_out(void **state)
     row_logits(model, text, 17, expected);
     assert_true(nmse(by_generator_logits(g, 1), expected, VOCAB) < 1e-10);
     by_generator_free(g);
+    /* rows that fit into one page take it, and there may be fewer pages than rows */
+    g = by_generator_new(model, &(by_generator_spec){.batch = 3, .capacity = 8, .page = 64, .pages = 2});
+    assert_non_null(g);
+    assert_int_equal(by_generator_feed(g, next, (int[]){4, 4, 4}), BY_ERR_MEMORY);
+    assert_int_equal(by_generator_feed(g, next, (int[]){4, 0, 4}), BY_OK);
+    row_logits(model, next[2], 4, expected);
+    assert_true(nmse(by_generator_logits(g, 2), expected, VOCAB) < 1e-10);
+    by_generator_free(g);
     assert_null(by_generator_new(model, &(by_generator_spec){.page = 24}));
     assert_null(by_generator_new(model, &(by_generator_spec){.page = 512}));
     assert_null(by_generator_new(model, &(by_generator_spec){.pages = 3}));

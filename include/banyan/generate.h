@@ -331,9 +331,10 @@ BY_API by_status by_generator_add(by_generator *g, const int32_t *prompt, int le
 /* Appends tokens to what a sequence has: the next turn of a conversation. It goes on, and its max_new_tokens
  * count from here. Nothing that it holds is computed again. */
 BY_API by_status by_generator_extend(by_generator *g, int sequence, const int32_t *tokens, int count);
-/* One token more for every sequence that goes on, into out (room for one per row of the generator), in the
- * order of their numbers; *count of them, 0 when none goes on and none has a prompt left. Of a prompt at most
- * 256 tokens are fed in a step, so that others need not wait long; until all are fed it yields no token.
+/* Takes each active sequence one token further and writes the new tokens to out, in the order of their
+ * sequences. out has room for one token per row of the generator; *count receives their number. A step feeds
+ * at most 256 tokens of a prompt, so that other sequences need not wait long. A sequence yields no token until
+ * its whole prompt is fed: *count can be 0 while by_generator_goes_on() is still true.
  * BY_ERR_MEMORY: there are not enough free pages; nothing has happened, and removing a sequence helps. */
 BY_API by_status by_generator_step(by_generator *g, by_sequence_token *out, int *count);
 /* Whether a sequence still has something to feed or to choose. */

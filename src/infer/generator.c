@@ -40,10 +40,12 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
 static by_status make_store(by_generator *g, int page, int pages)
 {
     const int room = g->capacity + gen_widths[g->n_widths - 1];
-    g->columns = page ? (room + page - 1) / page : 1;
-    if (!pages)
-        pages = page ? g->batch * ((g->capacity + page - 1) / page) : g->batch;
-    g->store = nn_store_new(by_model_device(g->model), pages + (g->columns > 1), page ? page : room);
+    const int64_t per_row = page ? (g->capacity + page - 1) / page : 1,
+                  all = pages ? pages : g->batch * per_row;
+    g->columns = page ? BY_MAX((room + page - 1) / page, 2) : 1; /* 1 would mean a page for good */
+    if (all >= INT32_MAX)
+        return base_fail(BY_ERR_ARGUMENT, "%lld pages are too many", (long long)all);
+    g->store = nn_store_new(by_model_device(g->model), all + (page > 0), page ? page : room);
     g->table = base_alloc_zero((size_t)g->batch * (size_t)g->columns, sizeof *g->table);
     if (!g->store || !g->table)
         return BY_ERR_MEMORY;
