@@ -431,6 +431,12 @@ static void test_schedules(void **state)
     }
 }
 
+static by_tensor *no_loss(void *user, by_graph *g, by_model_io *io)
+{
+    (void)user, (void)g, (void)io;
+    return NULL;
+}
+
 static void test_bad_steps(void **state)
 {
     (void)state;
@@ -447,6 +453,13 @@ static void test_bad_steps(void **state)
     assert_contains(by_error_message(), "13 positions exceed the model's context of 12");
     assert_int_equal(by_trainer_backward(t, &longer, true, &loss), BY_ERR_ARGUMENT);
     assert_int_equal(by_trainer_backward(t, &empty, true, &loss), BY_ERR_ARGUMENT);
+    const by_batch bare = by_batch_of(B, T, inputs);
+    assert_int_equal(by_trainer_backward(t, &bare, true, &loss), BY_ERR_ARGUMENT);
+    assert_contains(by_error_message(), "no targets");
+    by_trainer_free(t);
+    t = trainer_of(m, (by_trainer_spec){.loss = no_loss});
+    assert_int_equal(by_trainer_backward(t, &batch, true, &loss), BY_ERR_ARGUMENT);
+    assert_contains(by_error_message(), "the caller's loss is NULL");
     by_trainer_free(t);
     t = trainer_of(m, (by_trainer_spec){0});
     int32_t outside[] = {V, -1, INT32_MAX, INT32_MIN};
@@ -981,15 +994,24 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_learns),          cmocka_unit_test(test_learns_labels),
-        cmocka_unit_test(test_accumulation),    cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_recompute_steps), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_bad_steps),       cmocka_unit_test(test_run),
-        cmocka_unit_test(test_shards),          cmocka_unit_test(test_early_stop),
-        cmocka_unit_test(test_eval_loss),       cmocka_unit_test(test_bad_runs),
-        cmocka_unit_test(test_frozen_bytes),    cmocka_unit_test(test_frozen_checkpoints),
-        cmocka_unit_test(test_stored_weights),  cmocka_unit_test(test_trains_on_blocks),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_learns_labels),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_recompute_steps),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_bad_steps),
+        cmocka_unit_test(test_run),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_early_stop),
+        cmocka_unit_test(test_eval_loss),
+        cmocka_unit_test(test_bad_runs),
+        cmocka_unit_test(test_frozen_bytes),
+        cmocka_unit_test(test_frozen_checkpoints),
+        cmocka_unit_test(test_stored_weights),
+        cmocka_unit_test(test_trains_on_blocks),
     };
     return cmocka_run_group_tests_name("train", tests, set_up, tear_down);
 }

@@ -217,6 +217,8 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
         p->loss = spec->loss(spec->loss_user, g, io);
     else if (targets)
         p->loss = by_model_loss(p->model, g, io, targets, by_io_input(io, "second_targets"));
+    if (spec->loss && !p->loss)
+        by_graph_fail(g, "the caller's loss is NULL");
     p->program = by_compile(g, &(by_compile_spec){.loss = p->loss,
                                                   .grads = spec->grads,
                                                   .loss_scale = p->scale,
@@ -234,6 +236,8 @@ static by_status check_batch(const by_model *m, const by_batch *b, const by_pass
         return base_fail(BY_ERR_ARGUMENT, "invalid batch: %d rows of %d tokens", b->batch, b->seq);
     if (b->count > BY_BATCH_ARRAYS)
         return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
+    if (!targets && !spec->loss && spec->grads != BY_GRAD_NONE)
+        return base_fail(BY_ERR_ARGUMENT, "the batch has no targets, which training needs");
     if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))
         return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, but its task requires %lld",
                          (long long)elements(targets), (long long)by_batch_targets(m, b));
