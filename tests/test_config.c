@@ -175,6 +175,13 @@ static void test_refused_by_name(void **state)
         {"t5", "\"feed_forward_proj\": \"gated-swoosh\"", "\"swoosh\""},
         {"bart", "\"is_decoder\": true", "\"is_decoder\" is true"},
         {"gpt2", "\"n_head\": 4, \"num_attention_heads\": 2", "\"n_head\" and \"num_attention_heads\""},
+        {"llama", "\"rope_scaling\": {\"rope_type\": \"spiral\"}", "rope_type \"spiral\""},
+        {"llama", "\"rope_scaling\": {\"type\": \"linear\"}", "needs a factor"},
+        {"llama", "\"rope_scaling\": \"linear\"", "\"rope_scaling\" is not an object"},
+        {"llama", "\"rope_parameters\": 2", "\"rope_parameters\" is not an object"},
+        {"llama", "\"num_attention_heads\": 4, \"num_key_value_heads\": 3",
+         "num_attention_heads (4) is not a multiple of num_key_value_heads (3)"},
+        {"llama", "\"hidden_size\": 60, \"num_attention_heads\": 4", "head_dim is 15"},
         {"gpt2", "\"problem_type\": \"guess\"", "problem_type \"guess\""},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {

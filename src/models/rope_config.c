@@ -19,6 +19,15 @@ static const cJSON *parameters_of(const cJSON *json)
     return cJSON_IsObject(old) && old->child ? old : cJSON_IsObject(now) ? now : NULL;
 }
 
+/* Anything else under these names would be silently ignored. */
+static by_status check_kind(const cJSON *json, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+    return !item || cJSON_IsNull(item) || cJSON_IsObject(item)
+               ? BY_OK
+               : base_fail(BY_ERR_FORMAT, "\"%s\" is not an object", key);
+}
+
 static by_status read_kind(const cJSON *p, nn_rope *r)
 {
     const char *old, *name;
@@ -64,6 +73,8 @@ by_status arch_rope_read(const cJSON *json, int context, nn_rope *r)
     const cJSON *p = parameters_of(json);
     int64_t trained;
     *r = (nn_rope){.kind = NN_ROPE_DEFAULT};
+    BY_TRY(check_kind(json, "rope_scaling"));
+    BY_TRY(check_kind(json, "rope_parameters"));
     BY_TRY(base_json_double(json, "rope_theta", 10000, 1, 1e12, &r->theta));
     BY_TRY(base_json_double(p, "rope_theta", r->theta, 1, 1e12, &r->theta));
     BY_TRY(read_kind(p, r));
