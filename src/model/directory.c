@@ -100,21 +100,54 @@ by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec
     return m;
 }
 
+/* The preset of that name; NULL and an error that lists all of them if there is none. */
+static const arch_preset *find_preset(const arch_family *a, const char *name)
+{
+    base_buf names = {0};
+    if (!name)
+        return &a->presets[0];
+    for (int i = 0; i < a->n_presets; i++)
+        if (strcmp(a->presets[i].name, name) == 0)
+            return &a->presets[i];
+    for (int i = 0; i < a->n_presets; i++)
+        base_buf_printf(&names, "%s%s", i ? ", " : "", a->presets[i].name);
+    base_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; available: %s", a->family, name,
+              names.data ? names.data : "");
+    base_buf_free(&names);
+    return NULL;
+}
+
+static by_status check_fields(const arch_family *a, const void *config)
+{
+    for (int i = 0; i < a->n_fields; i++) {
+        const arch_field *f = &a->fields[i];
+        const char *at = (const char *)config + f->offset;
+        if (f->kind != ARCH_FIELD_INT && f->kind != ARCH_FIELD_FLOAT)
+            continue;
+        const double v = f->kind == ARCH_FIELD_INT ? *(const int *)at : *(const float *)at;
+        if (v != f->fallback && (v < f->min || v > f->max))
+            return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must be between %g and %g", f->key, v, f->min,
+                             f->max);
+    }
+    return a->check(config);
+}
+
+static by_status set_vocabularies(const arch_family *a, void *config, const by_model_shape *s)
+{
+    if (s->vocab > 0) {
+        arch_config_set(a, config, ARCH_ROLE_VOCAB, s->vocab);
+        arch_config_set(a, config, ARCH_ROLE_TARGET_VOCAB, s->target_vocab > 0 ? s->target_vocab : s->vocab);
+    }
+    if (s->target_vocab > 0 && !arch_config_set(a, config, ARCH_ROLE_SHARED, false))
+        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for source and target, not two", a->title);
+    return BY_OK;
+}
+
 /* Applies the defaults of the architecture, then the preset, then the caller's values. */
 static by_status shape_config(by_model *m, const by_model_shape *s)
 {
     const arch_family *a = m->arch;
-    const arch_preset *preset = s->preset ? NULL : &a->presets[0];
-    base_buf names = {0};
-    for (int i = 0; i < a->n_presets && !preset; i++) {
-        base_buf_printf(&names, "%s%s", i ? ", " : "", a->presets[i].name);
-        if (strcmp(a->presets[i].name, s->preset) == 0)
-            preset = &a->presets[i];
-    }
-    if (!preset)
-        base_fail(BY_ERR_ARGUMENT, "%s has no preset \"%s\"; available: %s", a->family, s->preset,
-                  names.data ? names.data : "");
-    base_buf_free(&names);
+    const arch_preset *preset = find_preset(a, s->preset);
     if (!preset)
         return BY_ERR_ARGUMENT;
     arch_config_defaults(a, m->config);
@@ -128,9 +161,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     arch_config_set(a, m->config, ARCH_ROLE_WIDTH, s->width > 0 ? s->width : preset->width);
     int first = a->first_position && !a->extra_rows ? a->first_position(m->config) : 0;
     arch_config_set(a, m->config, ARCH_ROLE_CONTEXT, s->context > 0 ? s->context + first : preset->context);
-    if (s->inner > 0 || arch_config_get(a, m->config, ARCH_ROLE_INNER) > 0) /* 0: derived from the width */
-        arch_config_set(a, m->config, ARCH_ROLE_INNER,
-                        s->inner > 0 ? s->inner : 4 * arch_config_get(a, m->config, ARCH_ROLE_WIDTH));
+    if (arch_config_get(a, m->config, ARCH_ROLE_INNER) > 0) /* 0: derived from the width */
+        arch_config_set(a, m->config, ARCH_ROLE_INNER, 4 * arch_config_get(a, m->config, ARCH_ROLE_WIDTH));
     if (s->languages > 0)
         arch_config_set(a, m->config, ARCH_ROLE_LANGUAGES, s->languages);
     arch_config_set(a, m->config, ARCH_ROLE_CAUSAL, m->task == BY_TASK_LM);
@@ -141,26 +173,10 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     if (s->kv_heads > 0 && !arch_config_set(a, m->config, ARCH_ROLE_KV_HEADS, s->kv_heads))
         return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
     model_head(m)->own = !model_head(m)->tied;
-    if (s->vocab > 0) {
-        arch_config_set(a, m->config, ARCH_ROLE_VOCAB, s->vocab);
-        arch_config_set(a, m->config, ARCH_ROLE_TARGET_VOCAB,
-                        s->target_vocab > 0 ? s->target_vocab : s->vocab);
-    }
-    if (s->target_vocab > 0 && !arch_config_set(a, m->config, ARCH_ROLE_SHARED, false))
-        return base_fail(BY_ERR_ARGUMENT, "%s has one vocabulary for source and target, not two", a->title);
+    BY_TRY(set_vocabularies(a, m->config, s));
     if (s->dropout >= 0)
         arch_config_set(a, m->config, ARCH_ROLE_DROPOUT, s->dropout);
-    for (int i = 0; i < a->n_fields; i++) {
-        const arch_field *f = &a->fields[i];
-        const char *at = (const char *)m->config + f->offset;
-        double v = f->kind == ARCH_FIELD_INT     ? *(const int *)at
-                   : f->kind == ARCH_FIELD_FLOAT ? *(const float *)at
-                                                 : f->min;
-        if (v != f->fallback && (v < f->min || v > f->max) && f->kind <= ARCH_FIELD_FLOAT)
-            return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must be between %g and %g", f->key, v, f->min,
-                             f->max);
-    }
-    return a->check(m->config);
+    return check_fields(a, m->config);
 }
 
 static by_status new_into(by_model *m, const char *family, const by_model_shape *shape,
