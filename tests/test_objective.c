@@ -942,7 +942,7 @@ static void test_bad_runs(void **state)
     refuse(s, BY_ERR_ARGUMENT, "parallel text is for the objective \"tlm\"");
     s = run_of("bad", docs, 1);
     s.data = (const char *const[]){in_root("t.bin")};
-    refuse(s, BY_ERR_ARGUMENT, "token shards do not tell sentences apart");
+    refuse(s, BY_ERR_ARGUMENT, "token shards have no sentence boundaries");
 }
 
 /* A tokenizer that has everything but a mask token. */

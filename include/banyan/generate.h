@@ -158,7 +158,7 @@ typedef enum by_early_stopping {
  * without replacement (docs/GENERATION.md); otherwise nothing is. */
 typedef struct by_beam {
     int width;             /* hypotheses; 0 and 1: no beam search */
-    int groups;            /* that are told apart (Vijayakumar et al. 2018), 0: 1 */
+    int groups;            /* of diverse beam search (Vijayakumar et al. 2018); 0: 1 */
     double diversity;      /* subtracted from a token as often as earlier groups have just chosen it */
     double length_penalty; /* scores are divided by length^penalty: above 0 favours long texts */
     by_early_stopping early_stopping; /* when to stop looking for better ones */

@@ -26,7 +26,7 @@ typedef struct by_program by_program; /* a compiled graph */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and the like for a given instruction set, "cuda"
+/* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and so on for a given instruction set, "cuda"
  * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32; "cuda+fp8": wide linear layers of 16
  * bits in FP8), or "auto": a GPU where there is one that works. Devices outlive the parameters and programs
  * made on them. NULL on failure; free(NULL) is legal here and everywhere below. */
@@ -68,7 +68,7 @@ BY_API void by_params_free(by_params *p);
  * buffers: for what is trained by then, by_params_set_rate. */
 BY_API by_status by_params_freeze(by_params *p, bool with_training);
 /* Before that: train bf16 values without f32 masters, 4 bytes less for each. Updates are computed in f32 and
- * rounded up or down by chance, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
+ * rounded up or down stochastically, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
 BY_API by_status by_params_without_masters(by_params *p);
 /* Before that: store a declared parameter as another float type or as a type of blocks, of which its rows
  * must be multiples (else BY_ERR_UNSUPPORTED). Only weights of products and tables of gather can be read so,

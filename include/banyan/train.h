@@ -176,8 +176,8 @@ typedef struct by_run_spec {
                                      its own, as has the source; NULL: they share one */
     by_objective_choice objective;
     /* steps */
-    int batch, seq;   /* seq 0: the model's context */
-    int batch_tokens; /* of "translate", instead of batch: see data_objective_spec.budget; 0: 4096 */
+    int batch, seq; /* seq 0: the model's context */
+    int batch_tokens; /* of "translate", instead of batch: tokens of a micro-batch per side, with padding; 0: 4096 */
     double label_smoothing;
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */

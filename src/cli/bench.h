@@ -47,7 +47,7 @@ typedef struct bench {
     bench_kind kinds[160];
     int n_kinds;
     bool only_products; /* gemm; the profiles look at all nodes */
-    /* what there is to tell */
+    /* results */
     int64_t tokens_per_step;
     int passes; /* through the model per step: ms_per_step is the time of one */
     double flops_per_token, loss, first_token;

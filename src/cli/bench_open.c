@@ -6,7 +6,7 @@
 #include "banyan/weights.h"
 #include "cli/bench.h"
 
-/* Resident bytes of this process, 0 where /proc does not tell. */
+/* Resident bytes of this process, 0 where /proc does not say. */
 static double resident(void)
 {
     long all = 0, pages = 0;

@@ -29,7 +29,7 @@ void cli_note_widening(const char *dir, by_dtype dtype);
     }
 by_dtype cli_weights(const char *name); /* BY_F32, which is as dtype says, for NULL */
 
-/* Open a device by name ("cpu", "auto"; NULL: "auto") with so many threads, 0 for every core. NULL on
+/* Open a device by name ("cpu", "auto"; NULL: "auto") with this many threads, 0 for every core. NULL on
  * failure. */
 by_device *cli_device(const char *name, int threads);
 

@@ -38,7 +38,7 @@ static int columns(const char *text)
     return n;
 }
 
-/* In `width` columns: the end of a text that is too long, and spaces behind one that is short if `fill`. */
+/* In `width` columns: the end of a text that is too long, and spaces after a short one if `fill`. */
 static void print_text(const by_tokenizer *t, const int32_t *tokens, int count, int width, bool fill)
 {
     base_buf text = {0};

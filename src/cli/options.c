@@ -432,7 +432,7 @@ static by_status take_next(parser *p, const cli_option *o, const char *shown)
                          "%s needs a value (%s), but %s follows; write --%s=%s if that is meant", shown,
                          cli_value_name(o), value, o->name, value);
     BY_TRY(take(p, o, value));
-    /* Of a verb without arguments of its own, words behind a list belong to it. */
+    /* For a verb without arguments of its own, words after a list belong to the list. */
     while (o->kind == CLI_LIST && !p->verb->args && p->next < p->argc && p->argv[p->next][0] != '-')
         BY_TRY(take(p, o, p->argv[p->next++]));
     return BY_OK;

@@ -163,7 +163,7 @@ void cli_interrupt_install(void)
 static void complain(const char *s)
 {
     if (write(STDERR_FILENO, s, strlen(s)) < 0)
-        return; /* there is nobody left to tell */
+        return; /* nobody is left to read it */
 }
 
 /* A page of a mapped file that is not there: the file has become shorter, or the disk cannot be read. */

@@ -13,7 +13,7 @@ void cli_trace_line(void *user, const by_trace_entry *e);
  * "nats per token". */
 void cli_show_curve(const char *run_folder, const char *loss_unit, bool always);
 
-/* Tells that the run in `run_folder` already has all its steps, and which options change that. */
+/* Reports that the run in `run_folder` already has all its steps, and which options change that. */
 void cli_note_finished(const char *run_folder, int64_t steps);
 
 /* Add a number, or null when it is not finite. */

@@ -175,7 +175,7 @@ static void release(look *k)
     by_device_free(k->device);
 }
 
-static int tell(const look *k)
+static int print_maps(const look *k)
 {
     printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->maps.layers, k->maps.heads,
            k->columns->tokens);
@@ -216,7 +216,7 @@ static int run(int argc, char **argv)
     else if (k.o.json)
         code = print_json(&k);
     else
-        code = tell(&k);
+        code = print_maps(&k);
     release(&k);
     cli_args_free(&args);
     return code;

@@ -105,7 +105,7 @@ static by_status measure(bench *b)
 }
 
 /* What was not said follows the work. */
-static void settle(bench_options *o, const cli_args *args, const bench_work *w)
+static void fill_in(bench_options *o, const cli_args *args, const bench_work *w)
 {
     if (!cli_given(args, &o->model))
         o->model = w->model;
@@ -130,7 +130,7 @@ static int run_work(bench *b, const cli_args *args)
     for (int i = 0; i < BY_COUNT(works); i++)
         if (strcmp(args->items[0], works[i].name) == 0)
             b->work = &works[i];
-    settle(&b->o, args, b->work);
+    fill_in(&b->o, args, b->work);
     cli_interrupt_install();
     int code = measure(b) == BY_OK ? bench_tell(b) : cli_fail(NULL);
     bench_release(b);

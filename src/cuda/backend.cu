@@ -343,7 +343,7 @@ static by_status examine(by_device *d, const by_tensor *t, by_trace_entry *entry
     return s;
 }
 
-static by_status tell(by_program *p, const gr_node *n, double seconds)
+static by_status trace(by_program *p, const gr_node *n, double seconds)
 {
     const by_tensor *y = n->out[0];
     const gr_cost cost = gr_ops[n->op].cost(n);
@@ -373,7 +373,7 @@ static by_status traced_run(by_program *p)
         const double start = base_seconds();
         BY_TRY(one_node(p, &x, i));
         BY_TRY(wait_for(c, gr_ops[p->graph->nodes[i]->op].name));
-        BY_TRY(tell(p, p->graph->nodes[i], base_seconds() - start));
+        BY_TRY(trace(p, p->graph->nodes[i], base_seconds() - start));
     }
     return BY_OK;
 }
@@ -395,7 +395,7 @@ static by_status timed_events(by_program *p, cudaEvent_t *events)
     for (int i = 0; i < n; i++) {
         float ms = 0;
         BY_TRY(cuda_check(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "timing"));
-        BY_TRY(tell(p, p->graph->nodes[i], ms * 1e-3));
+        BY_TRY(trace(p, p->graph->nodes[i], ms * 1e-3));
     }
     return BY_OK;
 }

@@ -105,7 +105,7 @@ static int choose(const int32_t *words, const int32_t *ends, int count, int w, i
     return n;
 }
 
-static int32_t hide(const data_masker *m, base_rng *random, int32_t id)
+static int32_t replace(const data_masker *m, base_rng *random, int32_t id)
 {
     double u = base_rng_uniform(random);
     if (u < m->how.masked)
@@ -136,7 +136,7 @@ int data_mask_row(const data_masker *m, base_rng *random, int32_t *tokens, int u
             continue;
         pick[k] = t;
         was[k++] = tokens[t];
-        tokens[t] = hide(m, random, tokens[t]);
+        tokens[t] = replace(m, random, tokens[t]);
     }
     return k;
 }

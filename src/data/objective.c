@@ -16,7 +16,7 @@ enum { SHORTEST = 8 }; /* minimum tokens of a row, including special tokens */
 static const struct {
     const char *name;
     by_task task;
-    bool hides;
+    bool masks;
     int needs;
     const char *labels[2];
     by_status (*plan)(data_objective *);
@@ -73,7 +73,7 @@ by_task data_objective_task(data_objective_kind k)
 
 bool data_objective_masks(data_objective_kind k)
 {
-    return kinds[k].hides;
+    return kinds[k].masks;
 }
 
 bool data_objective_denoises(data_objective_kind k)
@@ -154,7 +154,7 @@ static by_status read_vocabulary(data_objective *o, const by_tokenizer *t)
         o->first = o->eos;
         o->pad = o->pad < 0 ? o->eos : o->pad; /* never attended to */
     }
-    if (kinds[o->spec.kind].hides && o->spec.masking.whole_words && !o->masker.marked)
+    if (kinds[o->spec.kind].masks && o->spec.masking.whole_words && !o->masker.marked)
         return base_fail(
             BY_ERR_UNSUPPORTED,
             "the tokenizer (%s) does not mark where words start, so whole words cannot be masked",
@@ -189,7 +189,7 @@ static by_status set_up(data_objective *o, const by_tokenizer *t)
             BY_ERR_FORMAT,
             "the text has no examples for the objective \"%s\"; is it empty, or are its lines too short?",
             kinds[o->spec.kind].name);
-    if (kinds[o->spec.kind].hides)
+    if (kinds[o->spec.kind].masks)
         o->picks = data_mask_picks(&o->spec.masking, o->spec.seq);
     return BY_OK;
 }
@@ -260,13 +260,13 @@ by_status data_samples_make(data_samples *r, const data_objective *o, int count,
     *r = (data_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
     for (int i = 0; i < o->buckets.count; i++)
         r->room = BY_MAX(r->room, (size_t)o->buckets.list[i].rows * (size_t)o->buckets.list[i].seq);
-    const bool mends = data_objective_denoises(kind);
-    if (mends) {
+    const bool denoises = data_objective_denoises(kind);
+    if (denoises) {
         r->seq = o->target_seq;
         r->source_seq = o->source_seq;
     }
     const size_t cells = shaped ? (size_t)(count / batch) * r->room : (size_t)count * (size_t)r->seq,
-                 sources = mends    ? (size_t)count * (size_t)r->source_seq
+                 sources = denoises ? (size_t)count * (size_t)r->source_seq
                            : shaped ? cells
                                     : 0;
     const struct {
@@ -275,7 +275,7 @@ by_status data_samples_make(data_samples *r, const data_objective *o, int count,
     } parts[] = {
         {&r->tokens, cells},
         {&r->targets, o->picks ? (size_t)count * (size_t)o->picks : cells},
-        {&r->mask, lm || shaped || mends ? 0 : cells},
+        {&r->mask, lm || shaped || denoises ? 0 : cells},
         {&r->segments, pairs || o->spec.language_ids ? cells : 0},
         {&r->positions, two ? cells : 0},
         {&r->pick, (size_t)count * (size_t)o->picks},

@@ -51,7 +51,7 @@ struct by_tensor {
      * itself, the others are leaves with the same memory. */
     by_tensor *newer;  /* the value after the next write, NULL: the newest */
     by_tensor *oldest; /* the first version, NULL for that itself */
-    gr_node *ended;    /* while states are settled: the node that has overwritten it */
+    gr_node *ended;    /* while states are preserved: the node that has overwritten it */
     by_tensor *saved;  /* likewise: the copy made before that */
 };
 
@@ -83,7 +83,7 @@ typedef struct gr_fill_attr { /* fill, range */
 } gr_fill_attr;
 typedef struct gr_buckets_attr {
     int64_t length, zero;      /* element i stands for distance i - zero */
-    bool both;                 /* positive distances have buckets of their own, behind the others */
+    bool both;                 /* positive distances have buckets of their own, after the others */
     int count;                 /* of buckets on one side */
     int first[BY_MAX_BUCKETS]; /* the least distance of each, rising from 0 */
 } gr_buckets_attr;
@@ -101,7 +101,7 @@ typedef struct gr_reshape_attr {
 typedef struct gr_gather_attr { /* gather, gather_grad */
     int64_t rows;               /* gather_grad: of the table */
     int64_t still;              /* the row that gets no gradient, -1: none */
-    int64_t batch;              /* so many tables, each with its own ids; 0: one table */
+    int64_t batch;              /* number of tables, each with its own ids; 0: one table */
 } gr_gather_attr;
 typedef struct gr_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
@@ -308,7 +308,7 @@ typedef struct gr_op_info {
     const char *name;
     int inputs, outputs;
     unsigned optional, over, writes, padded, stored; /* sets of inputs, see ops.def */
-    int base, bases, from;                   /* inputs [base, base + bases) go with outputs from `from` on */
+    int base, bases, from; /* inputs [base, base + bases) go with outputs from `from` on */
     bool list, view, pads, pads_alike, product;
     bool joins, swallows;
     int join_input;
@@ -398,7 +398,7 @@ typedef struct gr_custom {
 
 /* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output
  * 0, or the poison tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops
- * with no output, returns NULL and by_graph_status() tells. */
+ * with no output, returns NULL; by_graph_status() has the error. */
 by_tensor *gr_node_add(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                        size_t attr_size);
 /* The same, returning the node itself (NULL when poisoned) for callers that need the other outputs. */
@@ -450,7 +450,7 @@ struct by_params {
     void *value;                    /* type, of what is trained */
     void *grad, *moment1, *moment2; /* acc type */
     void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
-    bool without_masters;           /* bf16 values are all there is; updates are rounded by chance */
+    bool without_masters;           /* bf16 values are all there is; updates are rounded stochastically */
     gr_segment *segments;
     int n_segments;
 };
@@ -482,7 +482,7 @@ by_status gr_fuse(by_graph *g, bool across_blocks);
 by_status gr_recompute(by_graph *g);
 by_status gr_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */
 void gr_pitch(by_graph *g, int row_bytes); /* rows of logits apart by a multiple of row_bytes */
-by_status gr_settle_states(by_graph *g);   /* copy what is read of a state after it has been overwritten */
+by_status gr_preserve_states(by_graph *g); /* copy what is read of a state after it has been overwritten */
 by_status gr_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
 void gr_join_pairs(by_graph *g);               /* find the partners of nodes; after the plan */
 

@@ -101,7 +101,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     return p->count++;
 }
 
-/* Matrices get rows of zeros behind them: matrix units want whole multiples (src/cuda/kernels/matmul.cu). */
+/* Matrices get rows of zeros after them: matrix units want whole multiples (src/cuda/kernels/matmul.cu). */
 int64_t gr_param_reserved(const gr_param_info *info)
 {
     int64_t count = info->count, cols = info->rank == 2 ? info->dim[1] : 1;

@@ -314,7 +314,7 @@ static void read_saved(by_graph *g, by_tensor **t)
 /* A read of a state before a write and a read after it are different values. The forward pass is in order;
  * but the backward pass, nodes that are computed again and nodes that were fused may come after the write
  * that ends the version they read. */
-by_status gr_settle_states(by_graph *g)
+by_status gr_preserve_states(by_graph *g)
 {
     g->backward = true; /* copies read the very version they are given */
     for (int i = 0; i < g->n_nodes && g->status == BY_OK; i++) {

@@ -66,7 +66,7 @@ static by_status compile(by_program *p, const by_compile_spec *spec)
         BY_TRY(gr_recompute(g));
     if (p->device->backend->row_bytes)
         gr_pitch(g, p->device->backend->row_bytes);
-    BY_TRY(gr_settle_states(g));
+    BY_TRY(gr_preserve_states(g));
     BY_TRY(gr_plan(g, &p->bytes));
     if (p->device->backend->joins)
         gr_join_pairs(g);

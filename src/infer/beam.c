@@ -31,10 +31,9 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
                          "diversity is %g and length_penalty %g; they must be finite, the first not negative",
                          b->diversity, b->length_penalty);
     if (b->diversity > 0 && groups == 1)
-        return base_fail(BY_ERR_ARGUMENT, "diversity tells groups apart, and there is only one");
+        return base_fail(BY_ERR_ARGUMENT, "diversity needs more than one beam group");
     if (spec->sampling.temperature > 0 && groups > 1)
-        return base_fail(BY_ERR_ARGUMENT, "groups of beams are told apart in a search that draws nothing: "
-                                          "temperature must be 0");
+        return base_fail(BY_ERR_ARGUMENT, "beam groups require temperature 0");
     if (spec->sampling.temperature > 0 && spec->sampling.top_h > 0)
         return base_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for draws within a beam search");
     if (spec->slide)
@@ -256,8 +255,8 @@ static beam_ended *take_best(const beam_run *r, beam_text *t)
     return best;
 }
 
-/* A text is told to the caller, who may end it earlier. */
-static void tell(beam_run *r, int row, by_generation *out)
+/* Hand a text to the caller, who may end it earlier. */
+static void deliver(beam_run *r, int row, by_generation *out)
 {
     const by_generate_spec *spec = r->spec;
     for (int i = out->prompt; spec->token && i < out->count; i++)
@@ -285,7 +284,7 @@ static by_status give_results(beam_run *r)
                                    .finish = e->why,
                                    .score = e->score};
             e->tokens = NULL; /* the result's from now on */
-            tell(r, i * returned + k, out);
+            deliver(r, i * returned + k, out);
         }
     return BY_OK;
 }

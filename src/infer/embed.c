@@ -284,7 +284,7 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
         BY_TRY(data_rows_add(&e->rows, texts[i], NULL));
     by_status s = data_rows_by_length(&e->rows, e->batch, &groups);
     if (s == BY_OK && count > 0 && e->pooling != BY_POOLING_MAX) {
-        /* a group may be padded to more rows than are left: they land behind the last one */
+        /* a group may be padded to more rows than are left: they land after the last one */
         const size_t size = by_dtype_size(by_params_dtype(by_model_params(e->model)));
         kept = by_memory_new(by_model_device(e->model),
                              ((size_t)e->rows.count + (size_t)e->batch) * (size_t)e->width * size);

@@ -143,7 +143,7 @@ static int new_tokens(const by_rewriter *r, int source)
     return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
 }
 
-/* A generator for so many sources, with room for the longest and what may come of it. */
+/* A generator for `count` sources, with room for the longest and for its output. */
 static by_status need_room(by_rewriter *r, int count, int longest)
 {
     const int beams = BY_MAX(r->spec.generate.beam.width, 1);

@@ -27,7 +27,7 @@ int32_t gen_sample_draw(gen_sampler *s, const float *row,
 /* Apply everything the spec asks for and choose. logits stay as they are. logprob: of the token, under the
  * logits as given. NaN or +infinity among the logits, or nothing left to draw from, is BY_ERR_NUMERIC;
  * greedy, token 0 comes where none is left, the first of equals, as in the reference. When `why` is not NULL
- * it is told about the candidates, the choice and what it was made from. */
+ * it receives the candidates, the choice and what it was made from. */
 by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, const float *logits,
                      int32_t *token, float *logprob, by_explanation *why);
 

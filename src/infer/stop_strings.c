@@ -3,7 +3,7 @@
 
 #include "text/tokenizer.h"
 
-/* Whether the string ends behind byte `from` of the text. */
+/* Whether the string ends after byte `from` of the text. */
 static bool ends_after(const base_buf *text, size_t from, const char *string)
 {
     const size_t n = strlen(string), begin = from + 1 > n ? from + 1 - n : 0;
@@ -18,7 +18,7 @@ by_status gen_stop_strings_end(const by_generate_spec *spec, const int32_t *toke
         longest = BY_MAX(longest, strlen(spec->stop_strings[i]));
     if (longest == 0 || count < 1)
         return BY_OK;
-    /* a token is a byte at least; the one before them tells decoders that the text does not begin here */
+    /* a token is a byte at least; the one before them shows decoders that the text does not begin here */
     const size_t window = BY_MIN((size_t)count, longest + 1);
     const int32_t *from = tokens + count - window;
     base_buf before = {0}, text = {0};

@@ -75,7 +75,7 @@ static by_status set_types(by_params *p, by_dtype type, bool training)
         return base_fail(BY_ERR_ARGUMENT, "weights are stored as q8_0, q4_0, bf16 or f16, not %s",
                          by_dtype_name(type));
     if (by_dtype_block(type) < 2 && by_dtype_size(p->type) == 2)
-        return base_fail(BY_ERR_UNSUPPORTED, "weights of %s under %s: 16 bits are read by f32 alone",
+        return base_fail(BY_ERR_UNSUPPORTED, "weights of %s need f32 activations, not %s",
                          by_dtype_name(type), by_dtype_name(p->type));
     for (int i = 0; i < p->count; i++) {
         const gr_param_info *info = &p->list[i];

@@ -143,7 +143,7 @@ typedef struct arch_family {
     bool starts_with_eos;  /* an encoder-decoder's second text begins with that token, else with padding */
     bool packs;       /* without a mask, the reference takes positions that do not follow each other for the
                          beginning of       another text: not supported */
-    bool looks_ahead; /* a query before which a mask hides all keys looks at the later ones: not supported */
+    bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */

@@ -1,6 +1,6 @@
 /* roberta.c - Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach"; XLM-RoBERTa
  * (Conneau et al. 2020) and CamemBERT (Martin et al. 2020) are the same model for a hundred languages and for
- * French. BERT's body with positions that begin behind the padding token's, one segment, and no pooler unless
+ * French. BERT's body with positions that begin after the padding token's, one segment, and no pooler unless
  * the bare body is asked for; pretrained to guess hidden tokens alone. */
 #include "base/base.h"
 #include "models/models.h"
@@ -102,7 +102,9 @@ static by_status check(const void *config)
     if (c->pad < 0)
         return base_fail(BY_ERR_UNSUPPORTED, "pad_token_id is null; positions are counted from it");
     if (c->context <= c->pad + 1)
-        return base_fail(BY_ERR_FORMAT, "%d positions are none behind the padding's, %d", c->context, c->pad);
+        return base_fail(BY_ERR_FORMAT,
+                         "max_position_embeddings (%d) leaves no position after pad_token_id (%d)",
+                         c->context, c->pad);
     return arch_check_heads(c->width, c->heads);
 }
 

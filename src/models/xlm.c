@@ -1,6 +1,6 @@
 /* xlm.c - Lample and Conneau 2019, "Cross-lingual Language Model Pretraining". Post-norm blocks over the sum
  * of token, position and language embeddings; the same model guesses hidden tokens (of one text, or of a
- * sentence and its translation side by side) or, with a causal mask, the next one. What a mask hides is set
+ * sentence and its translation side by side) or, with a causal mask, the next one. What is masked is set
  * to zero after every block. */
 #include <stdio.h>
 
@@ -148,7 +148,7 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
     return x;
 }
 
-/* (B, T, C) -> (B, C), whatever a mask hides. */
+/* (B, T, C) -> (B, C), masked or not. */
 static by_tensor *summarize(by_graph *g, const xlm_config *c, by_tensor *x)
 {
     if (c->summary == SUMMARY_FIRST)

@@ -167,7 +167,7 @@ static by_status keep_input(train_folder *folder, bool resuming, char ***found, 
     return s;
 }
 
-/* The files behind one pattern after the other. */
+/* The files of each pattern in turn. */
 static by_status find_text(text *t, const char *name, const char *const *patterns, int n,
                            train_folder *folder, bool resuming)
 {
@@ -487,7 +487,7 @@ static by_status open_data(train_dataset *d, const by_run_spec *spec, train_fold
         return base_fail(BY_ERR_ARGUMENT, "text files and .bin shards cannot be mixed");
     if (shards && d->kind != DATA_OBJECTIVE_LM)
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s: token shards do not tell sentences apart; the objective \"%s\" needs text",
+                         "%s: token shards have no sentence boundaries; the objective \"%s\" needs text",
                          train->paths[0], data_objective_name(d->kind));
     BY_TRY(shards ? open_shards(d, spec) : open_text(d, spec, folder, from, train, held));
     if (d->kind != DATA_OBJECTIVE_LM)

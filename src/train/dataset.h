@@ -37,7 +37,7 @@ by_status train_dataset_objectives(train_dataset *d, const by_run_spec *spec, co
 
 /* The objective that the spec names, or that of its family. */
 by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *out);
-/* How it hides tokens. */
+/* How it masks tokens. */
 data_masking train_masking_choose(const by_run_spec *spec, data_objective_kind kind);
 
 #endif

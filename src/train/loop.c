@@ -131,7 +131,7 @@ static by_status start_step(train_loop *l)
 {
     train_work work = {0};
     if (pending(l) == 0) {
-        if (l->limit == 0) /* the first step tells how long they take */
+        if (l->limit == 0) /* the first step shows how long they take */
             l->limit = BY_MAX(BY_MIN(l->spec.ahead, BY_TRAINER_KEPT), 1);
         l->begin = base_seconds();
         l->tokens = l->flops = 0;
@@ -267,7 +267,7 @@ static by_status save(train_loop *l, bool is_best)
 }
 
 /* Read the pending steps back, and do what is due after the last of them. */
-static by_status settle(train_loop *l)
+static by_status complete(train_loop *l)
 {
     by_report r;
     bool is_best = false;
@@ -288,7 +288,7 @@ static by_status settle(train_loop *l)
 static by_status cancel(train_loop *l)
 {
     if (pending(l) > 0)
-        BY_TRY(settle(l));
+        BY_TRY(complete(l));
     if (l->state.step > 0)
         BY_TRY(save(l, false));
     return base_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
@@ -302,10 +302,10 @@ by_status train_loop_run(train_loop *l)
             return cancel(l);
         by_status s = start_step(l);
         if (s != BY_OK && pending(l) > 0)
-            BY_TRY(settle(l)); /* the steps before it were in order */
+            BY_TRY(complete(l)); /* the steps before it were in order */
         BY_TRY(s);
         if (is_due(l))
-            BY_TRY(settle(l));
+            BY_TRY(complete(l));
     }
     return BY_OK;
 }

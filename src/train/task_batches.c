@@ -286,7 +286,7 @@ static void put_answer(train_task *w, int b, int row, const data_example *x)
     }
 }
 
-/* As training from nothing hides them: data/mask.c. */
+/* Masked as in pretraining: data/mask.c. */
 static by_status hide_tokens(train_task *w, int b, int row, uint64_t seed)
 {
     const int used = w->rows.list[row].count, most = data_mask_picks(&w->masker.how, used);

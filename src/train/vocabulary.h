@@ -11,7 +11,7 @@
 typedef struct train_items {
     base_arena *arena; /* has everything below */
     data_parallel_spec spec;
-    const char *tokens[2]; /* that tell languages, where they do: they want to be special ones; else NULL */
+    const char *tokens[2]; /* that name languages, to become special tokens; NULL: none */
 } train_items;
 /* Files that have both texts are items by themselves; others go together two by two. */
 by_status train_items_make(train_items *out, const by_run_spec *spec, char *const *paths, int count);

@@ -9,14 +9,14 @@
  * ones. */
 static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule)
 {
-    const char *kind, *decay, *course;
+    const char *kind, *decay, *form;
     double dropout;
     int warmup, divisor, rest;
     const cJSON *betas = cJSON_GetObjectItemCaseSensitive(json, "betas");
     const cJSON *beta1 = cJSON_GetArrayItem(betas, 0), *beta2 = cJSON_GetArrayItem(betas, 1);
     BY_TRY(base_json_string(json, "optimizer", "", &kind));
     BY_TRY(base_json_string(json, "decay", "", &decay));
-    BY_TRY(base_json_string(json, "schedule", "", &course));
+    BY_TRY(base_json_string(json, "schedule", "", &form));
     BY_TRY(base_json_double(json, "dropout", 0, 0, 1, &dropout));
     BY_TRY(base_json_double(json, "lr", 0, 0, 1e3, &schedule->rate));
     BY_TRY(base_json_double(json, "eps", 0, 0, 1, &optimizer->eps));
@@ -30,10 +30,10 @@ static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, 
             BY_ERR_UNSUPPORTED,
             "can repeat only runs without dropout and with weight decay on \"tensors of two or more "
             "dimensions\"");
-    if (sscanf(course, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
+    if (sscanf(form, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
                &warmup, &divisor, &rest) != 3 ||
         divisor != warmup || warmup < 0 || warmup + rest != schedule->steps)
-        return base_fail(BY_ERR_UNSUPPORTED, "unknown schedule \"%s\"", course);
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown schedule \"%s\"", form);
     optimizer->kind = BY_ADAMW;
     optimizer->beta1 = beta1->valuedouble;
     optimizer->beta2 = beta2->valuedouble;

@@ -44,8 +44,8 @@ static bool is_in(const char *name, const char *group)
 static by_status compare_all(verify_case *c, bool training)
 {
     static const char *const passes[] = {"output.", "grad.", "generate."};
-    static const char *const course[] = {"losses", "grad_norms", "final."};
-    const char *const *groups = training ? course : passes;
+    static const char *const steps[] = {"losses", "grad_norms", "final."};
+    const char *const *groups = training ? steps : passes;
     for (int k = 0; k <= 3; k++)
         for (int i = 0; i < by_weights_count(c->reference); i++) {
             const by_weight *e = by_weights_at(c->reference, i);

@@ -188,7 +188,7 @@ for type in q8_0 q4_0 bf16 f16; do
 done
 check eval-weights-round [ "$(field loss)" != "$exact" ]
 run eval "$tmp/run" --threads 1 --data "$tmp/text.txt" --dtype bf16 --weights f16
-check weights-of-another-16-bits fails 1 'read by f32 alone'
+check weights-of-another-16-bits fails 1 'need f32 activations'
 run bench decode --preset tiny --batch 1 --seq 8 --new-tokens 4 --steps 1 --threads 1 --weights q4_0
 check bench-weights works '"weights":"q4_0"'
 
