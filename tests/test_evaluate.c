@@ -151,12 +151,34 @@ static int close_all(void **state)
     return base_dir_remove(root) == BY_OK ? 0 : -1;
 }
 
+/* Plans of a model that was not made for training: it runs and decodes. */
+static void test_plans(void **state)
+{
+    (void)state;
+    by_plan p;
+    by_plan_spec spec = {.batch = 2, .seq = 8, .text = BY_PLAN_LISTING};
+    assert_int_equal(by_model_plan(model, &spec, &p), BY_OK);
+    assert_int_equal(p.weights, by_params_value_bytes(by_model_params(model)));
+    assert_true(p.activations > 0 && p.flops > 0 && p.cache == 0 && p.gradients == 0);
+    assert_non_null(strstr(p.text, "attention"));
+    by_string_free(p.text);
+    spec = (by_plan_spec){.mode = BY_PLAN_DECODE, .batch = 2, .seq = 8};
+    assert_int_equal(by_model_plan(model, &spec, &p), BY_OK);
+    assert_int_equal(p.cache,
+                     2 * 8 * 2 * sizeof(float) * (size_t)(by_model_layers(model) * by_model_width(model)));
+    assert_null(p.text);
+    spec.seq = 0;
+    assert_int_equal(by_model_plan(model, &spec, &p), BY_ERR_ARGUMENT);
+    assert_int_equal(by_model_plan(NULL, &spec, &p), BY_ERR_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_attention_maps),
+        cmocka_unit_test(test_plans),
     };
     return cmocka_run_group_tests_name("evaluate", tests, open_all, close_all);
 }

@@ -1,4 +1,4 @@
-/* inspect.h - look inside a model: the attention weights of a text. */
+/* inspect.h - look inside a model: the attention weights of a text, the memory and the work of its programs. */
 #ifndef BANYAN_INSPECT_H
 #define BANYAN_INSPECT_H
 
@@ -41,6 +41,31 @@ typedef struct by_attention_maps {
 BY_API by_status by_attention_maps_make(by_model *m, const by_tokenizer *t, const char *text,
                                         const by_attention_maps_spec *spec, by_attention_maps *out);
 BY_API void by_attention_maps_free(by_attention_maps *a); /* back to the zero state */
+
+/* ---- memory and work ------------------------------------------------------------------------- */
+
+typedef enum by_plan_mode { BY_PLAN_FORWARD, BY_PLAN_TRAIN, BY_PLAN_DECODE, BY_PLAN_MODES } by_plan_mode;
+typedef enum by_plan_text { BY_PLAN_NO_TEXT, BY_PLAN_LISTING, BY_PLAN_DOT } by_plan_text;
+
+typedef struct by_plan_spec {
+    by_plan_mode mode;
+    int batch, seq;    /* rows, and tokens of each; decoding adds one token to a full cache */
+    by_dtype dtype;    /* of the model */
+    bool recompute;    /* training: keep no activations inside blocks */
+    by_plan_text text; /* the compiled graph as a listing or for Graphviz */
+} by_plan_spec;
+
+/* Bytes, and the work per token. */
+typedef struct by_plan {
+    size_t weights, gradients, optimizer, activations, cache;
+    double flops;
+    char *text; /* NULL unless requested; release with by_string_free */
+} by_plan;
+
+/* Whether the model has such a program: no decoding without next tokens, no training without a head. */
+BY_API bool by_model_plans(const by_model *m, by_plan_mode mode);
+/* Compiles the program, without running it. */
+BY_API by_status by_model_plan(const by_model *m, const by_plan_spec *spec, by_plan *out);
 
 #ifdef __cplusplus
 }

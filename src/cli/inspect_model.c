@@ -2,27 +2,16 @@
  * hardly anything is read: programs are compiled on a device that has addresses and no memory. */
 #include <stdlib.h>
 
-#include "banyan/model.h"
+#include "banyan/inspect.h"
 #include "base/file.h"
 #include "cli/common.h"
-#include "banyan/pass.h"
 #include "cli/inspect.h"
 #include "graph/null_device.h"
 #include "cli/report.h"
 #include "cli/format.h"
-#include "graph/graph.h"
 #include "io/weights.h"
-#include "nn/cache.h"
 
-typedef enum mode { FORWARD, TRAIN, DECODE, MODES } mode;
 static const char *const mode_names[] = {"forward", "train", "decode"};
-
-/* What a mode needs, and what it costs. */
-typedef struct plan {
-    bool there;
-    size_t weights, gradients, optimizer, activations, recompute, cache;
-    double flops, recompute_flops; /* per token */
-} plan;
 
 /* Parameters whose names differ in numbers only. */
 typedef struct group {
@@ -38,7 +27,8 @@ typedef struct inspection {
     by_dtype stored;  /* in the file */
     by_device device;
     by_model *model;
-    plan plans[MODES];
+    by_plan plans[BY_PLAN_MODES], recomputed; /* the last: of training */
+    bool has[BY_PLAN_MODES];
     group *groups;
     int n_groups;
 } inspection;
@@ -115,126 +105,31 @@ static bool is_pair(const by_model *m)
     return by_model_is_pair(m) && by_model_task(m) != BY_TASK_ENCODER;
 }
 
-static bool decodes(const by_model *m)
+static by_plan_spec plan_spec(const inspection *in, by_plan_mode m)
 {
-    return by_model_task(m) == BY_TASK_LM || by_model_task(m) == BY_TASK_SEQ2SEQ;
+    return (by_plan_spec){.mode = m, .batch = in->o.batch, .seq = in->o.seq, .dtype = in->o.dtype};
 }
 
-/* A model without a head has no loss. */
-static bool trains(const by_model *m)
+static by_status make_plan(inspection *in, by_plan_mode m)
 {
-    return by_model_task(m) != BY_TASK_FEATURES && by_model_task(m) != BY_TASK_ENCODER;
-}
-
-/* The loss against targets of the shape that the task has. */
-static by_tensor *loss_of(const inspection *in, by_graph *g, by_model_io *io)
-{
-    const by_task task = by_model_task(in->model);
-    const int64_t shape[2] = {in->o.batch, in->o.seq};
-    const by_batch b = by_batch_of(in->o.batch, in->o.seq, NULL);
-    const int64_t n = by_batch_targets(in->model, &b);
-    const bool tokens = n == shape[0] * shape[1] && task != BY_TASK_CLASSIFY;
-    const bool numbers = task == BY_TASK_CLASSIFY && by_model_problem(in->model) == BY_PROBLEM_REGRESSION;
-    const bool two = task == BY_TASK_ANSWER || task == BY_TASK_PRETRAIN;
-    by_tensor *targets =
-        by_input(g, "targets", numbers ? BY_F32 : BY_I32, tokens ? 2 : 1, tokens ? shape : &n);
-    return by_model_loss(in->model, g, io, targets,
-                         two ? by_input(g, "second targets", BY_I32, 1, shape) : NULL);
-}
-
-/* A source as long as the text; when decoding, what the encoder has made of it lies in the cache. */
-static void add_source(const inspection *in, by_graph *g, by_model_io *io)
-{
-    const int64_t shape[2] = {in->o.batch, in->o.seq};
-    if (!io->cache) {
-        by_io_feed(io, "source", by_input(g, "source", BY_I32, 2, shape));
-        return;
-    }
-    io->part = BY_PART_DECODER;
-    io->cache->store->sources = in->o.batch;
-    io->cache->store->source_room = io->cache->source_length = in->o.seq;
-    io->cache->source_mask = by_input(g, "source mask", BY_I32, 2, shape);
-}
-
-/* The program of a mode; *cache receives what it keeps between runs. NULL on failure. */
-static by_program *compile(const inspection *in, mode m, bool recompute, size_t *cache)
-{
-    const by_model *model = in->model;
-    bool classify = by_model_task(model) == BY_TASK_CLASSIFY;
-    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(model), .training = m == TRAIN});
-    nn_store *keys = m == DECODE ? nn_store_new(by_model_device(model), in->o.batch, in->o.seq) : NULL;
-    by_cache view = {.store = keys};
-    by_program *p = NULL;
-    if (g && (keys || m != DECODE)) {
-        int64_t shape[2] = {in->o.batch, m == DECODE ? 1 : in->o.seq};
-        by_model_io io = {.cache = keys ? &view : NULL};
-        by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, shape));
-        if (classify || m == DECODE)
-            by_io_feed(&io, "pick", by_input(g, "pick", BY_I32, 1, shape));
-        if (m == DECODE) {
-            by_io_feed(&io, "positions", by_input(g, "positions", BY_I32, 2, shape));
-            view.past = by_input(g, "past", BY_I32, 1, shape);
-        }
-        if (is_pair(model))
-            add_source(in, g, &io);
-        by_model_build(model, g, &io);
-        by_tensor *loss = m == TRAIN ? loss_of(in, g, &io) : NULL;
-        const char *result = trains(model) ? "logits" : "features";
-        if (m != TRAIN)
-            by_output(g, result, by_io_output(&io, result));
-        if (m != TRAIN && by_io_output(&io, "second"))
-            by_output(g, "second logits", by_io_output(&io, "second"));
-        p = by_compile(g, &(by_compile_spec){.loss = loss,
-                                             .grads = m == TRAIN ? BY_GRAD_STORE : BY_GRAD_NONE,
-                                             .recompute = recompute});
-        *cache = keys ? nn_store_bytes(keys) : 0;
-        g = NULL; /* the program's, or gone */
-    }
-    by_graph_free(g);
-    nn_store_free(keys);
-    return p;
-}
-
-static by_status make_plan(inspection *in, mode m)
-{
-    plan *r = &in->plans[m];
-    by_params *params = by_model_params(in->model);
-    size_t trained = (size_t)by_params_trained(params), unused;
-    by_program *p = compile(in, m, false, &r->cache);
-    if (!p)
-        return base_error_status();
-    r->there = true;
-    r->weights = by_params_value_bytes(params);
-    r->activations = by_program_bytes(p);
-    r->flops = by_program_flops(p) / in->o.batch / (m == DECODE ? 1 : in->o.seq);
-    by_program_free(p);
-    if (m != TRAIN)
+    by_plan_spec spec = plan_spec(in, m);
+    BY_TRY(by_model_plan(in->model, &spec, &in->plans[m]));
+    in->has[m] = true;
+    if (m != BY_PLAN_TRAIN)
         return BY_OK;
-    r->gradients = trained * by_dtype_size(gr_acc_type(in->o.dtype));
-    r->optimizer =
-        by_params_bytes(params) - r->weights - r->gradients; /* moments, masters of 16-bit weights */
-    p = compile(in, m, true, &unused);
-    if (!p)
-        return base_error_status();
-    r->recompute = by_program_bytes(p);
-    r->recompute_flops = by_program_flops(p) / in->o.batch / in->o.seq;
-    by_program_free(p);
-    return BY_OK;
+    spec.recompute = true;
+    return by_model_plan(in->model, &spec, &in->recomputed);
 }
 
 static by_status make_plans(inspection *in)
 {
-    for (mode m = 0; m < MODES; m++) {
-        bool wanted = !in->o.mode || strcmp(in->o.mode, mode_names[m]) == 0;
-        const bool train = trains(in->model) && (!in->o.weights || in->o.freeze);
-        const bool can = m == DECODE ? decodes(in->model) : m != TRAIN || train;
-        if (in->o.mode && wanted && !can && trains(in->model) && m == TRAIN)
+    for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
+        const bool asked = in->o.mode && strcmp(in->o.mode, mode_names[m]) == 0;
+        const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze;
+        if (asked && stored && by_model_plans(in->model, m))
             return base_fail(BY_ERR_ARGUMENT, "weights of %s are not trained: say what is frozen (--freeze)",
                              in->o.weights);
-        if (in->o.mode && wanted && !can)
-            return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(in->model),
-                             m == DECODE ? "does not decode" : "has no trainable head");
-        if (wanted && can)
+        if (asked || (!in->o.mode && !stored && by_model_plans(in->model, m)))
             BY_TRY(make_plan(in, m));
     }
     return BY_OK;
@@ -242,17 +137,16 @@ static by_status make_plans(inspection *in)
 
 static by_status print_graph(const inspection *in)
 {
-    mode m = FORWARD;
+    by_plan_mode m = BY_PLAN_FORWARD;
+    by_plan plan;
     while (in->o.mode && strcmp(in->o.mode, mode_names[m]) != 0)
         m++;
-    size_t unused;
-    by_program *p = compile(in, m, in->o.recompute && m == TRAIN, &unused);
-    char *text = p ? by_program_text(p, strcmp(in->o.graph, "dot") == 0) : NULL;
-    by_program_free(p);
-    if (!text)
-        return base_error_status();
-    fputs(text, stdout);
-    by_string_free(text);
+    by_plan_spec spec = plan_spec(in, m);
+    spec.recompute = in->o.recompute;
+    spec.text = strcmp(in->o.graph, "dot") == 0 ? BY_PLAN_DOT : BY_PLAN_LISTING;
+    BY_TRY(by_model_plan(in->model, &spec, &plan));
+    fputs(plan.text, stdout);
+    by_string_free(plan.text);
     return BY_OK;
 }
 
@@ -306,12 +200,12 @@ static by_status make_groups(inspection *in)
 
 /* ---- the model in text ----------------------------------------------------------------------- */
 
-static void print_plan(const char *name, const plan *p, size_t activations, double flops)
+static void print_plan(const char *name, const by_plan *p)
 {
-    size_t all = p->weights + p->gradients + p->optimizer + activations + p->cache;
+    size_t all = p->weights + p->gradients + p->optimizer + p->activations + p->cache;
     printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", name, cli_bytes_text(p->weights).s,
-           cli_bytes_text(p->gradients).s, cli_bytes_text(p->optimizer).s, cli_bytes_text(activations).s,
-           cli_bytes_text(p->cache).s, cli_bytes_text(all).s, cli_flops_text(flops).s);
+           cli_bytes_text(p->gradients).s, cli_bytes_text(p->optimizer).s, cli_bytes_text(p->activations).s,
+           cli_bytes_text(p->cache).s, cli_bytes_text(all).s, cli_flops_text(p->flops).s);
 }
 
 static void print_plans(const inspection *in)
@@ -320,15 +214,14 @@ static void print_plans(const inspection *in)
            in->o.batch, in->o.seq, is_pair(in->model) ? " of sources and as many of texts" : "");
     printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", "", "weights", "gradients", "optimiser",
            "activations", "cache", "all", "per token");
-    for (mode m = 0; m < MODES; m++) {
-        const plan *p = &in->plans[m];
-        if (p->there)
-            print_plan(mode_names[m], p, p->activations, p->flops);
-        if (p->there && m == TRAIN)
-            print_plan("train, recompute", p, p->recompute, p->recompute_flops);
+    for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
+        if (in->has[m])
+            print_plan(mode_names[m], &in->plans[m]);
+        if (in->has[m] && m == BY_PLAN_TRAIN)
+            print_plan("train, recompute", &in->recomputed);
     }
-    if (in->plans[DECODE].there) {
-        size_t cache = in->plans[DECODE].cache;
+    if (in->has[BY_PLAN_DECODE]) {
+        size_t cache = in->plans[BY_PLAN_DECODE].cache;
         printf("  cache: %s per token of a %s; decoding counted with it full\n",
                cli_bytes_text(cache / (size_t)in->o.batch / (size_t)in->o.seq).s,
                is_pair(in->model) ? "text and its source" : "sequence");
@@ -386,20 +279,20 @@ static void print_model(const inspection *in)
 static void add_plans(const inspection *in, cJSON *j)
 {
     cJSON *modes = cJSON_AddObjectToObject(j, "modes");
-    for (mode m = 0; m < MODES; m++) {
-        const plan *p = &in->plans[m];
-        if (!p->there)
+    for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
+        const by_plan *p = &in->plans[m];
+        if (!in->has[m])
             continue;
         cJSON *o = cJSON_AddObjectToObject(modes, mode_names[m]);
         cJSON_AddNumberToObject(o, "weight_bytes", (double)p->weights);
-        if (m == TRAIN) {
+        if (m == BY_PLAN_TRAIN) {
             cJSON_AddNumberToObject(o, "gradient_bytes", (double)p->gradients);
             cJSON_AddNumberToObject(o, "optimizer_bytes", (double)p->optimizer);
-            cJSON_AddNumberToObject(o, "activation_bytes_recompute", (double)p->recompute);
-            cJSON_AddNumberToObject(o, "flops_per_token_recompute", p->recompute_flops);
+            cJSON_AddNumberToObject(o, "activation_bytes_recompute", (double)in->recomputed.activations);
+            cJSON_AddNumberToObject(o, "flops_per_token_recompute", in->recomputed.flops);
         }
         cJSON_AddNumberToObject(o, "activation_bytes", (double)p->activations);
-        if (m == DECODE) {
+        if (m == BY_PLAN_DECODE) {
             cJSON_AddNumberToObject(o, "cache_bytes", (double)p->cache);
             cJSON_AddNumberToObject(o, "cache_bytes_per_token", (double)p->cache / in->o.batch / in->o.seq);
         }
