@@ -141,8 +141,8 @@ typedef struct arch_family {
     bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
     bool starts_with_last; /* an encoder-decoder's second text begins with its last token (a language) */
     bool starts_with_eos;  /* an encoder-decoder's second text begins with that token, else with padding */
-    bool packs;       /* without a mask, the reference takes positions that do not follow each other for the
-                         beginning of       another text: not supported */
+    bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
+                         the one before: not supported */
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
