@@ -164,6 +164,8 @@ static void test_refused_by_name(void **state)
         {"bert", "\"architectures\": [\"BertLMHeadModel\"]", "\"is_decoder\" not true"},
         {"distilbert", "\"is_decoder\": true", "\"is_decoder\" is true"},
         {"roberta", "\"pad_token_id\": null", "pad_token_id is null"},
+        {"gptj", "\"rotary_dim\": null", "rotary_dim null"},
+        {"gptj", "\"rotary_dim\": 63", "rotary_dim is 63"},
         {"xlm", "\"asm\": true", "\"asm\" is true"},
         {"xlm", "\"is_encoder\": false", "\"is_encoder\" is false"},
         {"xlm", "\"summary_type\": \"attn\"", "summary_type \"attn\""},

@@ -60,6 +60,13 @@ static int open_llama(void **state)
     return open_family("llama");
 }
 
+/* Interleaved rotary positions in a part of each head, attention and feed-forward in parallel. */
+static int open_gptj(void **state)
+{
+    (void)state;
+    return open_family("gptj");
+}
+
 static int close_model(void **state)
 {
     (void)state;
@@ -830,5 +837,6 @@ int main(void)
         cmocka_unit_test(threads_do_not_matter),
     };
     int failed = cmocka_run_group_tests(tests, open_model, close_model);
-    return failed + cmocka_run_group_tests(rotary, open_llama, close_model);
+    failed += cmocka_run_group_tests(rotary, open_llama, close_model);
+    return failed + cmocka_run_group_tests(rotary, open_gptj, close_model);
 }

@@ -142,6 +142,14 @@ static void test_gpt_lm(void **state)
     expect_equal("gpt-lm", BY_BF16);
 }
 
+static void test_gptj_lm(void **state)
+{
+    (void)state;
+    expect_equal("gptj-lm", BY_F32);
+    expect_equal("gptj-lm", BY_F64);
+    expect_equal("gptj-lm", BY_BF16);
+}
+
 static void test_train_gpt2(void **state)
 {
     (void)state;
@@ -565,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_gpt2_lm),
         cmocka_unit_test(test_gpt2_classify),
         cmocka_unit_test(test_gpt_lm),
+        cmocka_unit_test(test_gptj_lm),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_decoders),

@@ -152,7 +152,7 @@ typedef struct arch_family {
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer, arch_llama;
+    arch_marian, arch_transformer, arch_llama, arch_gptj;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
