@@ -449,6 +449,10 @@ static void test_bad_steps(void **state)
     by_trainer *t = trainer_of(m, (by_trainer_spec){0});
     const by_batch batch = batch_of(B, T, inputs, targets), empty = batch_of(0, T, inputs, targets),
                    longer = batch_of(1, T + 1, inputs, targets); /* than the context */
+    by_batch misspelt = batch;
+    by_batch_put_tokens(&misspelt, "sgments", inputs);
+    assert_null(by_trainer_program(t, &misspelt));
+    assert_contains(by_error_message(), "does not read an array called \"sgments\"");
     assert_null(by_trainer_program(t, &longer));
     assert_contains(by_error_message(), "13 positions exceed the model's context of 12");
     assert_int_equal(by_trainer_backward(t, &longer, true, &loss), BY_ERR_ARGUMENT);

@@ -7,7 +7,7 @@
 
 #include "cuda/cublas.cuh"
 #include "cuda/kernels/fp8.cuh"
-#include "cuda/resident.cuh"
+#include "cuda/kernels/resident.cuh"
 #include "cuda/tune.cuh"
 
 extern "C" {

@@ -227,6 +227,22 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     return p->program ? BY_OK : base_error_status();
 }
 
+/* Reports whether the model, or the loss of its task, reads the array of this name. */
+static bool is_read(const by_model *m, const char *name)
+{
+    /* "mask" is also read by encoder-decoders that classify and by encoders opened alone. */
+    static const char *const others[] = {"targets", "second_targets", "class_weights", "pool_weights",
+                                         "mask"};
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(m, i)); i++)
+        if (strcmp(in->name, name) == 0)
+            return true;
+    for (int i = 0; i < BY_COUNT(others); i++)
+        if (strcmp(others[i], name) == 0)
+            return true;
+    return false;
+}
+
 /* Checks that the arrays form a valid batch. */
 static by_status check_batch(const by_model *m, const by_batch *b, const by_pass_spec *spec)
 {
@@ -236,6 +252,10 @@ static by_status check_batch(const by_model *m, const by_batch *b, const by_pass
         return base_fail(BY_ERR_ARGUMENT, "invalid batch: %d rows of %d tokens", b->batch, b->seq);
     if (b->count > BY_BATCH_ARRAYS)
         return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
+    for (int i = 0; i < b->count && !spec->loss; i++)
+        if (!is_read(m, b->arrays[i].name))
+            return base_fail(BY_ERR_ARGUMENT, "a %s does not read an array called \"%s\"", by_model_class(m),
+                             b->arrays[i].name);
     if (!targets && !spec->loss && spec->grads != BY_GRAD_NONE)
         return base_fail(BY_ERR_ARGUMENT, "the batch has no targets, which training needs");
     if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))

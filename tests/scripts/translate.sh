@@ -140,7 +140,7 @@ check "an unknown task" refuses 1 'says nothing about "haiku"' translate whole -
 check "more texts than beams" refuses 1 '--return 9' translate whole --return 9 --beams 4 x
 check "groups that do not divide" refuses 1 '--groups 3' translate whole --groups 3 --beams 4 x
 check "several draws" refuses 1 '--temp samples' translate whole --temp 1 --return 3 x
-check "groups that draw" refuses 1 'temperature must be 0' translate whole --temp 1 --beams 4 --groups 2 x
+check "groups that draw" refuses 1 'beam groups require temperature 0' translate whole --temp 1 --beams 4 --groups 2 x
 check "more at least than at most" refuses 1 'at least 9 new tokens and at most 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
 check "a prefix that does not fit" refuses 1 'the prefix has' translate whole --begin 'Ein Mann mit Hut' --max-new-tokens 2 x
 check "a text that is too long" refuses 1 'text 1 has .* tokens, more than the 256' translate whole -f long

@@ -1,6 +1,6 @@
 /* resident.cuh - nodes of a decoding step that one resident kernel does together (kernels/resident_phases.cuh). */
-#ifndef BY_CUDA_RESIDENT_CUH
-#define BY_CUDA_RESIDENT_CUH
+#ifndef BY_CUDA_KERNELS_RESIDENT_CUH
+#define BY_CUDA_KERNELS_RESIDENT_CUH
 
 #include "cuda/cuda.h"
 

@@ -3,7 +3,7 @@
  * shape and become a table of phases. A norm is part of the product after it: every block computes it. */
 #include <string.h>
 
-#include "cuda/resident.cuh"
+#include "cuda/kernels/resident.cuh"
 #include "cuda/kernels/attention.cuh"
 #include "cuda/kernels/resident_phases.cuh"
 
