@@ -109,6 +109,7 @@ if [ -z "$long" ]; then
 else
     run_program test_cuda_emulated
 fi
+run_program test_resident_emulated
 run_program test_hopper_emulated ${long:+--all}
 
 if [ -n "$long" ]; then

@@ -122,7 +122,7 @@ back() {
     for dir in "$tmp/$1"/checkpoint-*; do
         [ "${dir##*-}" -le "$2" ] || rm -r "$dir"
     done
-    rm "$tmp/$1/last" "$tmp/$1/best"
+    rm -f "$tmp/$1/last" "$tmp/$1/best"
     ln -s "checkpoint-$2" "$tmp/$1/last"
 }
 
@@ -131,13 +131,13 @@ check accuracy-ties [ "$(grep -c '"eval_accuracy": 1[,}]' "$tmp/tied/metrics.jso
 check a-tie-goes-to-the-lower-loss [ "$(best_logged tied)" -eq "$(field best_step)" ]
 check the-loss-of-the-best-is-saved grep -q '"best_loss": "0x' "$tmp/tied/last/trainer_state.json"
 cp -R "$tmp/tied" "$tmp/tied2"
-back tied2 30
+back tied2 000030
 tied tied2
 check a-tie-after-going-on works '"resumed_from":30'
 check a-tie-after-going-on-is-exact cmp "$tmp/tied/model.safetensors" "$tmp/tied2/model.safetensors"
 check a-tie-after-going-on-has-the-state cmp "$tmp/tied/last/trainer_state.json" "$tmp/tied2/last/trainer_state.json"
-back tied2 30
-state=$tmp/tied2/checkpoint-30/trainer_state.json
+back tied2 000030
+state=$tmp/tied2/checkpoint-000030/trainer_state.json
 sed -e '/"best_loss"/d' -e '/"checksum"/d' "$state" | awk '{ t = t $0 } END { sub(/}, *}/, "}}", t); print t }' >"$tmp/state"
 cp "$tmp/state" "$state"
 tied tied2
