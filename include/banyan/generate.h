@@ -140,7 +140,7 @@ typedef struct by_sampling {
     double min_p;     /* keep what is at least so likely as a share of the likeliest; 0: off */
     double typical_p; /* keep the fewest, nearest to the expected information content first, that reach p; 0
                          and 1: off */
-    double epsilon_cutoff; /* keep tokens of at least this probability, and the likeliest; 0: off */
+    double epsilon_cutoff; /* drop tokens less probable than this, except the most probable one; 0: off */
     double eta_cutoff;     /* e: the same with min(e, sqrt(e) exp(-entropy)) for the bound; 0: off */
     uint64_t seed;         /* a draw depends on (seed, sample, number of the new token) alone */
 } by_sampling;
