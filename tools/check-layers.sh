@@ -31,6 +31,7 @@ BEGIN {
     of["graph"] = "graph"
     of["model"] = of["pass"] = "model"
     of["model_io"] = "models"
+    of["stream"] = "nn"
     of["examples"] = "data"
     of["weights"] = "io"
     of["tokenizer"] = of["train_tokenizer"] = "text"

@@ -4,6 +4,7 @@
 #define BANYAN_MODEL_H
 
 #include "banyan/model_io.h"
+#include "banyan/stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,6 +45,7 @@ typedef struct by_model_shape {
     int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
     int kv_heads;       /* key/value heads, of families that share them among query heads */
+    int memory;         /* positions remembered from earlier segments, of families that have a memory */
 } by_model_shape;
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
@@ -140,6 +142,19 @@ BY_API by_status by_model_check_mask(const by_model *m, const int32_t *mask, int
 /* Computes the decoder input for targets (batch, seq) of an encoder-decoder: the start token (in some
  * families, the last target), then the targets shifted right by one, with padding where they are ignored. */
 BY_API by_status by_model_shift(const by_model *m, const int32_t *targets, int batch, int seq, int32_t *out);
+
+/* ---- streams ------------------------------------------------------------------------------------  */
+
+/* Positions that the model remembers from earlier segments; 0: it carries no state. */
+BY_API int by_model_memory(const by_model *m);
+/* Sets that number, which no parameter depends on: evaluation often uses a longer memory than training. Passes and
+ * streams that exist keep theirs. BY_ERR_UNSUPPORTED for a model without a memory. */
+BY_API by_status by_model_set_memory(by_model *m, int positions);
+
+/* Makes the state of `batch` texts, all at their beginning. Its memory is allocated when the first pass over it is
+ * compiled. A batch whose member `stream` is set reads and updates it, row by row. Passes that share a stream run one
+ * after another. The model is borrowed. Returns NULL on failure, and for a model without such a state. */
+BY_API by_stream *by_stream_new(by_model *m, int batch);
 
 /* Sets the probability of every dropout in the model; 0 disables dropout. */
 BY_API void by_model_set_dropout(by_model *m, double p);

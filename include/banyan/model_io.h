@@ -43,6 +43,8 @@ typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part
 
 /* The keys and values that a decoding graph reads and extends. by_generator makes it. */
 typedef struct by_cache by_cache;
+/* The state that a model carries from segment to segment: banyan/stream.h. */
+typedef struct by_stream by_stream;
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
@@ -99,6 +101,7 @@ typedef struct by_model_io {
     by_part part;
     float label_smoothing; /* in the loss of token logits */
     by_cache *cache;       /* decoding; NULL otherwise */
+    by_stream *stream;     /* the texts go on from earlier segments; NULL: they begin here */
     bool want_hidden, want_attention;
     by_ports inputs, outputs;
 } by_model_io;

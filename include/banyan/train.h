@@ -70,6 +70,7 @@ typedef struct by_trainer_spec {
     void *loss_user;
     bool many_shapes; /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
+    bool streams; /* every micro-batch of a step has its own stream */
 } by_trainer_spec;
 
 /* The model must have been made for training; it is borrowed. NULL on failure. */

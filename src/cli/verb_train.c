@@ -43,6 +43,8 @@ static const cli_option options[] = {
      .help = "attention heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
+    {CLI_AT(train_options, run.shape.memory), .name = "memory", CLI_MIN(1), .suffix = true,
+     .help = "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's)"},
     {CLI_AT(train_options, run.shape.width), .name = "width", CLI_MIN(1),
      .help = "model width (default: the preset's)"},
     {CLI_AT(train_options, run.shape.inner), .name = "inner", CLI_MIN(1),

@@ -3,7 +3,9 @@
  *
  * N tokens contain N - 1 predictions. An epoch has W = N / seq - 1 windows (at least one), so that a shift of
  * the cuts by up to seq - 1 tokens always fits and W is the same in every epoch. Row r of step s is window (s
- * * batch + r) mod W of epoch (s * batch + r) / W, so seeking is arithmetic. */
+ * * batch + r) mod W of epoch (s * batch + r) / W, so seeking is arithmetic.
+ *
+ * In columns, an epoch has W = (N - 1) / batch / seq steps. Row r of step s is window r * W + s mod W of epoch s / W. */
 #include "data/tokens.h"
 
 /* Random streams from here on belong to epochs, separate from the small numbers that others use with the same
@@ -31,6 +33,12 @@ by_status data_lm_batches_check(const data_lm_batches *d)
             "%lld tokens are too few for one window of %d tokens and its successor; use more text or a "
             "shorter context",
             (long long)(d->end - d->begin), d->seq);
+    if (d->columns && (d->end - d->begin - 1) / d->batch < d->seq)
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "%lld tokens are too few for %d columns of %d tokens; use more text, fewer rows or shorter "
+            "segments",
+            (long long)(d->end - d->begin), d->batch, d->seq);
     return BY_OK;
 }
 
@@ -39,9 +47,15 @@ static int64_t epoch_windows(const data_lm_batches *d)
     return BY_MAX((d->end - d->begin) / d->seq - 1, (int64_t)1);
 }
 
+static int64_t column_windows(const data_lm_batches *d)
+{
+    return (d->end - d->begin - 1) / d->batch / d->seq;
+}
+
 static epoch epoch_at(const data_lm_batches *d, int64_t number)
 {
-    int64_t slack = d->end - d->begin - 1 - epoch_windows(d) * d->seq; /* tokens that no window needs, >= 0 */
+    const int64_t windows = d->columns ? column_windows(d) * d->batch : epoch_windows(d);
+    int64_t slack = d->end - d->begin - 1 - windows * d->seq; /* tokens that no window needs, >= 0 */
     base_rng r = base_rng_make(d->seed, EPOCH_STREAM + (uint64_t)number);
     epoch e;
     e.order = base_rng_u64(&r);
@@ -52,10 +66,19 @@ static epoch epoch_at(const data_lm_batches *d, int64_t number)
 /* Returns the position in the stream where row r of a step starts. */
 static int64_t row_start(const data_lm_batches *d, int64_t step, int r)
 {
+    if (d->columns) {
+        const int64_t rows = column_windows(d);
+        return d->begin + epoch_at(d, step / rows).shift + (r * rows + step % rows) * d->seq;
+    }
     int64_t windows = epoch_windows(d), number = step * d->batch + r;
     epoch e = epoch_at(d, number / windows);
     int64_t window = (int64_t)base_permute((uint64_t)(number % windows), (uint64_t)windows, e.order);
     return d->begin + e.shift + window * d->seq;
+}
+
+bool data_lm_batches_restart(const data_lm_batches *d, int64_t step)
+{
+    return !d->columns || step % column_windows(d) == 0;
 }
 
 void data_lm_batches_prefetch(const data_lm_batches *d, int64_t step)
@@ -101,6 +124,29 @@ by_status data_lm_eval_get(const data_lm_batches *d, int64_t window, int rows, i
             BY_TRY(data_tokens_read(d->tokens, start + 1, n, targets));
         }
         for (int64_t i = n; i < d->seq; i++) {
+            inputs[i] = 0;
+            targets[i] = -100;
+        }
+    }
+    return BY_OK;
+}
+
+int64_t data_lm_eval_segments(const data_lm_batches *d, int rows)
+{
+    return (data_lm_eval_windows(d) + rows - 1) / rows;
+}
+
+by_status data_lm_eval_columns(const data_lm_batches *d, int64_t number, int rows, int32_t *inputs,
+                               int32_t *targets)
+{
+    const int64_t windows = data_lm_eval_windows(d), length = data_lm_eval_segments(d, rows);
+    for (int r = 0; r < rows; r++, inputs += d->seq, targets += d->seq) {
+        const int64_t window = r * length + number;
+        if (window < windows) {
+            BY_TRY(data_lm_eval_get(d, window, 1, inputs, targets));
+            continue;
+        }
+        for (int i = 0; i < d->seq; i++) {
             inputs[i] = 0;
             targets[i] = -100;
         }

@@ -511,6 +511,16 @@ void data_objective_prefetch(const data_objective *o, int64_t step)
         data_lm_batches_prefetch(&o->lm, step);
 }
 
+bool data_objective_follows(const data_objective *o)
+{
+    return o->spec.kind == DATA_OBJECTIVE_LM && o->lm.columns;
+}
+
+bool data_objective_restarts(const data_objective *o, int64_t step)
+{
+    return !data_objective_follows(o) || data_lm_batches_restart(&o->lm, step);
+}
+
 int64_t data_objective_rows(const data_objective *o)
 {
     return o->spec.kind == DATA_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
@@ -548,6 +558,8 @@ by_status data_objective_held(const data_objective *o, int64_t first, data_sampl
 
 int64_t data_objective_held_batches(const data_objective *o, const data_samples *rows)
 {
+    if (data_objective_follows(o))
+        return data_lm_eval_segments(&o->lm, rows->count);
     return o->spec.kind == DATA_OBJECTIVE_TRANSLATE
                ? o->buckets.batches
                : (data_objective_held_rows(o) + rows->count - 1) / rows->count;
@@ -555,6 +567,8 @@ int64_t data_objective_held_batches(const data_objective *o, const data_samples 
 
 by_status data_objective_held_batch(const data_objective *o, int64_t number, data_samples *rows)
 {
+    if (data_objective_follows(o))
+        return data_lm_eval_columns(&o->lm, number, rows->count, rows->tokens, rows->targets);
     return o->spec.kind == DATA_OBJECTIVE_TRANSLATE ? data_buckets_batch(o, number, 0, true, rows, 0)
                                                     : data_objective_held(o, number * rows->count, rows);
 }

@@ -91,6 +91,11 @@ void data_samples_largest(data_samples *r, const data_objective *o);
 by_status data_objective_get(const data_objective *o, int64_t step, data_samples *rows);
 void data_objective_prefetch(const data_objective *o, int64_t step);
 
+/* Whether every row goes on from the same row of the step before, and whether those of this step begin new texts. Held
+ * batches then follow each other too, from the first. */
+bool data_objective_follows(const data_objective *o);
+bool data_objective_restarts(const data_objective *o, int64_t step);
+
 /* Makes rows first, first + 1, ... in order, always the same, for evaluation. Rows past the last one have no
  * targets. */
 int64_t data_objective_held_rows(const data_objective *o);

@@ -43,13 +43,20 @@ void data_shard_abort(data_shard_writer *w);                 /* or this; the zer
 /* Language-model batches of rows of seq + 1 tokens (inputs and their successors) from [begin, end) of a
  * stream. The contents of row r of step s depend only on (seed, s, r): the region is split into windows of
  * seq tokens, visited in the order of a seeded permutation that changes every epoch together with a random
- * shift of the cuts. Resuming is seeking. */
+ * shift of the cuts. Resuming is seeking.
+ *
+ * For models with a memory, the region is split into as many columns as a step has rows. Row r of consecutive steps
+ * reads consecutive windows of column r. Every epoch begins at the top of the columns. */
 typedef struct data_lm_batches {
     const data_tokens *tokens;
     int64_t begin, end;
     int batch, seq;
     uint64_t seed;
+    bool columns;
 } data_lm_batches;
+
+/* Whether no row of the step follows the same row of the step before: its memory is to be cleared. */
+bool data_lm_batches_restart(const data_lm_batches *d, int64_t step);
 
 /* Checks that at least one window fits. */
 by_status data_lm_batches_check(const data_lm_batches *d);
@@ -67,5 +74,10 @@ int64_t data_lm_eval_windows(const data_lm_batches *d);
 /* Reads windows window, window + 1, ... as (rows, seq) int32. Rows past the last window are all padding. */
 by_status data_lm_eval_get(const data_lm_batches *d, int64_t window, int rows, int32_t *inputs,
                            int32_t *targets);
+
+/* The same for columns: (rows, seq) windows of batch `number`, row r being window number of column r. */
+int64_t data_lm_eval_segments(const data_lm_batches *d, int rows);
+by_status data_lm_eval_columns(const data_lm_batches *d, int64_t number, int rows, int32_t *inputs,
+                               int32_t *targets);
 
 #endif

@@ -204,6 +204,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     io->want_attention = spec->attention;
     io->label_smoothing = spec->label_smoothing;
     io->choices = p->like.choices;
+    io->stream = p->like.stream;
     declare_arrays(p, g);
     declare_computed(p, g);
     p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
@@ -309,7 +310,8 @@ static bool same_shape(const by_array *a, const by_array *b)
 bool by_pass_fits(const by_pass *p, const by_batch *b)
 {
     const by_batch *a = &p->like;
-    bool fits = a->batch == b->batch && a->seq == b->seq && a->choices == b->choices && a->count == b->count;
+    bool fits = a->batch == b->batch && a->seq == b->seq && a->choices == b->choices &&
+                a->stream == b->stream && a->count == b->count;
     for (int i = 0; fits && i < a->count; i++) {
         const by_array *other = by_batch_find(b, a->arrays[i].name);
         fits = other && same_shape(&a->arrays[i], other);

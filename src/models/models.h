@@ -34,6 +34,7 @@ typedef enum arch_role {
     ARCH_ROLE_PAD,
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
+    ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
     ARCH_ROLE_TIED    /* the configuration ties the head to the table of embeddings */
 } arch_role;

@@ -46,8 +46,7 @@ static by_status describe_slot(const by_params *p, int i, int k, by_weight *e)
     return e->name ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Copy a buffer from the device to the file, a part at a time. */
-static by_status put_slot(void *user, base_writer *w, const by_weight *e)
+by_status train_put_from(void *user, base_writer *w, const by_weight *e)
 {
     enum { PART = 1 << 20 };
     by_device *d = user;
@@ -75,7 +74,7 @@ static by_status write_moments(const by_params *p, const char *dir)
         if (is_kept(p, i / slots, i % slots))
             s = describe_slot(p, i / slots, i % slots, &entries[n++]);
     if (s == BY_OK)
-        s = io_safetensors_write(path, entries, n, NULL, put_slot, p->device);
+        s = io_safetensors_write(path, entries, n, NULL, train_put_from, p->device);
     for (int i = 0; entries && i < n; i++) {
         union { /* owned here, though by_weight only borrows */
             const char *from;

@@ -4,6 +4,7 @@
 #define BY_TRAIN_CHECKPOINT_H
 
 #include "banyan/train.h"
+#include "io/weights.h"
 #include "text/tokenizer.h"
 #include "train/folder.h"
 
@@ -33,6 +34,13 @@ by_status train_checkpoint_load(const char *dir, train_run_state *s, train_state
  * not grow with the model. The model that is read into was opened from the directory. */
 by_status train_model_save(const by_model *m, const by_tokenizer *tokenizer, const char *dir);
 by_status train_model_load(by_model *m, const char *dir);
+
+/* For io_safetensors_write: copy a tensor from the device (user) that its data are on, a part at a time. */
+by_status train_put_from(void *user, base_writer *w, const by_weight *e);
+
+/* The states of streams in a checkpoint, streams.safetensors. Streams that are read into have been compiled for. */
+by_status train_streams_save(by_stream *const *streams, int count, const char *dir);
+by_status train_streams_load(by_stream *const *streams, int count, const char *dir);
 
 /* *dir: the checkpoint to go on from (heap string), or NULL when there is none. That is `last`, or the newest
  * whole one where `last` is missing or not whole, with a warning. When there are checkpoints but none is

@@ -74,8 +74,9 @@ static void note_model(finds *f, const char *dir, bool checkpoint)
     char *path = base_path_join(f->folder->out, dir ? dir : "");
     DIR *d = open_dir(f, path);
     for (struct dirent *e; d && f->status == BY_OK && (e = readdir(d));) {
-        const bool state =
-            strcmp(e->d_name, "optimizer.safetensors") == 0 || strcmp(e->d_name, "trainer_state.json") == 0;
+        const bool state = strcmp(e->d_name, "optimizer.safetensors") == 0 ||
+                           strcmp(e->d_name, "streams.safetensors") == 0 ||
+                           strcmp(e->d_name, "trainer_state.json") == 0;
         if (!train_folder_is_model_file(e->d_name) && !(checkpoint && state))
             continue;
         char *name = base_path_join(dir, e->d_name);

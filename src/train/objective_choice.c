@@ -61,11 +61,11 @@ data_masking train_masking_choose(const by_run_spec *spec, data_objective_kind k
     return m;
 }
 
-static by_status make_stream_rows(train_dataset *d, const by_run_spec *s, bool held_too)
+static by_status make_stream_rows(train_dataset *d, const by_run_spec *s, bool columns, bool held_too)
 {
     const data_lm_batches train = {d->train, d->train_begin, d->train_end, s->batch * s->accumulate,
-                                   s->seq,   s->seed};
-    const data_lm_batches held = {d->eval, d->eval_begin, d->eval_end, s->batch, s->seq, s->seed};
+                                   s->seq,   s->seed,        columns};
+    const data_lm_batches held = {d->eval, d->eval_begin, d->eval_end, s->batch, s->seq, s->seed, columns};
     BY_TRY(data_lm_batches_check(&train));
     held_too = held_too && d->eval;
     if (held_too && d->eval_tokens < 2)
@@ -78,7 +78,7 @@ static by_status make_stream_rows(train_dataset *d, const by_run_spec *s, bool h
 by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const by_model *m, bool held)
 {
     if (d->kind == DATA_OBJECTIVE_LM)
-        return make_stream_rows(d, s, held);
+        return make_stream_rows(d, s, by_model_memory(m) > 0, held);
     const int32_t no_padding = by_model_pad(m) == 0;
     data_objective_spec spec = {.kind = d->kind,
                                 .seq = s->seq,

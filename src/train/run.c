@@ -56,7 +56,8 @@ static by_status load(void *self, const char *dir)
 static by_status save(void *self, const char *dir)
 {
     const train_run *r = self;
-    return train_model_save(r->model, r->data.tokenizer, dir);
+    BY_TRY(train_model_save(r->model, r->data.tokenizer, dir));
+    return r->streams ? train_streams_save(r->streams, r->spec.accumulate, dir) : BY_OK;
 }
 
 void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m)
@@ -71,6 +72,37 @@ void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m
     } else {
         s->batch_tokens = 0;
     }
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* Texts that go on from step to step have their state in streams. */
+static by_status make_streams(train_run *r)
+{
+    const int count = r->spec.accumulate + 1;
+    if (!data_objective_follows(r->data.rows))
+        return BY_OK;
+    r->streams = base_alloc_zero((size_t)count, sizeof *r->streams);
+    for (int i = 0; r->streams && i < count; i++)
+        if (!(r->streams[i] = by_stream_new(r->model, r->spec.batch)))
+            return base_error_status();
+    return r->streams ? BY_OK : BY_ERR_MEMORY;
+}
+
+static void free_streams(train_run *r)
+{
+    for (int i = 0; r->streams && i <= r->spec.accumulate; i++)
+        by_stream_free(r->streams[i]);
+    base_free(r->streams);
+}
+
+/* Micro-batch k of a step, or with k = accumulate a batch of an evaluation, with its stream. */
+static by_status give_stream(train_run *r, by_batch *b, int k, bool restarts)
+{
+    if (!r->streams)
+        return BY_OK;
+    b->stream = r->streams[k];
+    return restarts ? by_stream_reset(b->stream) : BY_OK;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -98,7 +130,8 @@ static void weigh(train_run *r, const by_batch *b)
 /* Trace the first step of this process. */
 static void trace(train_run *r, by_trace_fn fn)
 {
-    const by_batch like = data_samples_batch(&r->rows, 0);
+    by_batch like = data_samples_batch(&r->rows, 0);
+    like.stream = r->streams ? r->streams[0] : NULL;
     by_program *p = r->spec.trace ? by_trainer_program(r->trainer, &like) : NULL;
     if (p)
         by_program_trace(p, fn, r->spec.user);
@@ -117,6 +150,7 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
         by_batch b = data_samples_batch(&r->rows, k);
         if (r->rows.shapes && s->accumulate > 1)
             weigh(r, &b);
+        BY_TRY(give_stream(r, &b, k, data_objective_restarts(r->data.rows, step)));
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
         work->tokens += (double)b.batch * b.seq;
         work->flops += by_trainer_flops(r->trainer);
@@ -155,15 +189,17 @@ static int64_t held_batches(const train_run *r, int64_t *all)
 }
 
 /* The loss is that of the tokens alone, which can be compared with other objectives'. A part of the batches
- * is taken evenly from all: those of pairs are sorted by length. */
+ * is taken evenly from all: those of pairs are sorted by length. Where batches follow each other, the first are taken. */
 static by_status measure(train_run *r, by_report *p)
 {
     int64_t all, batches = held_batches(r, &all);
     int64_t count = 0, seen = 0, right = 0;
     double sum = 0;
     for (int64_t i = 0; i < batches; i++) {
-        BY_TRY(data_objective_held_batch(r->data.eval_rows, i * all / batches, &r->eval_rows));
+        BY_TRY(
+            data_objective_held_batch(r->data.eval_rows, r->streams ? i : i * all / batches, &r->eval_rows));
         by_batch b = data_samples_batch(&r->eval_rows, 0);
+        BY_TRY(give_stream(r, &b, r->spec.accumulate, i == 0));
         const int32_t *labels = by_batch_ids(&b, "second_targets");
         by_batch_put(&b, "second_targets", BY_I32, 0, NULL, NULL);
         BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
@@ -248,12 +284,14 @@ static by_status set_up_steps(train_run *r)
 {
     const by_run_spec *s = &r->spec;
     const bool many = r->data.kind == DATA_OBJECTIVE_TRANSLATE;
+    BY_TRY(make_streams(r));
     r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed,
                                                              .label_smoothing = (float)s->label_smoothing,
-                                                             .many_shapes = many});
+                                                             .many_shapes = many,
+                                                             .streams = r->streams != NULL});
     if (!r->trainer)
         return base_error_status();
     BY_TRY(data_samples_make(&r->rows, r->data.rows, s->batch * s->accumulate, s->batch));
@@ -261,9 +299,14 @@ static by_status set_up_steps(train_run *r)
         BY_TRY(data_samples_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
     if (many)
         data_samples_largest(&r->rows, r->data.rows);
-    by_batch like = data_samples_batch(&r->rows, 0);
-    if (!by_trainer_program(r->trainer, &like))
-        return base_error_status();
+    for (int k = 0; k < (r->streams ? s->accumulate : 1); k++) {
+        by_batch like = data_samples_batch(&r->rows, k);
+        BY_TRY(give_stream(r, &like, k, false));
+        if (!by_trainer_program(r->trainer, &like))
+            return base_error_status();
+    }
+    if (r->loop.last && r->streams)
+        BY_TRY(train_streams_load(r->streams, s->accumulate, r->loop.last));
     by_trainer_set_steps(r->trainer, r->loop.state.step);
     return BY_OK;
 }
@@ -313,6 +356,7 @@ static void tear_down(train_run *r)
     data_samples_free(&r->rows);
     data_samples_free(&r->eval_rows);
     by_trainer_free(r->trainer);
+    free_streams(r);
     by_model_free(r->model);
     train_dataset_close(&r->data);
 }

@@ -121,6 +121,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"decoder_layers", arch_config_get(m->arch, m->config, ARCH_ROLE_DECODER_LAYERS), TRAIN_YOUNGER},
         {"pre_norm", arch_config_get(m->arch, m->config, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
         {"kv_heads", arch_config_get(m->arch, m->config, ARCH_ROLE_KV_HEADS), TRAIN_YOUNGER},
+        {"memory", by_model_memory(m), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
         {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
     };

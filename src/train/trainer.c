@@ -23,7 +23,8 @@ struct by_trainer {
     by_memory *memory;    /* of activations, when it is shared */
 };
 
-enum { MANY = 64 };
+/* Passes of one kind that are kept. Micro-batches with streams of their own have passes of their own. */
+enum { FEW = 16, MANY = 64 };
 
 static size_t loss_size(const by_trainer *t)
 {
@@ -35,10 +36,11 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
     const by_pass_spec spec = {.grads = grads,
                                .recompute = t->spec.recompute,
                                .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
-                               .memory = t->spec.many_shapes ? &t->memory : NULL,
+                               .memory = t->spec.many_shapes || t->spec.streams ? &t->memory : NULL,
                                .loss = grads == BY_GRAD_NONE ? NULL : t->spec.loss,
                                .loss_user = t->spec.loss_user};
-    return by_passes_new(t->model, &spec, t->spec.many_shapes ? MANY : 0);
+    return by_passes_new(t->model, &spec,
+                         BY_MAX(t->spec.many_shapes ? MANY : FEW, t->spec.streams ? t->spec.accumulate : 0));
 }
 
 by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)

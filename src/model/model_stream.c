@@ -1,0 +1,38 @@
+/* model_stream.c - streams of a model (banyan/stream.h). */
+#include "nn/stream_state.h"
+
+#include "model/model.h"
+
+int by_model_memory(const by_model *m)
+{
+    return m ? (int)arch_config_get(m->arch, m->config, ARCH_ROLE_MEMORY) : 0;
+}
+
+by_status by_model_set_memory(by_model *m, int positions)
+{
+    if (!m)
+        return base_fail_missing("model");
+    if (!arch_has(m->arch, ARCH_ROLE_MEMORY))
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no memory of earlier segments", by_model_title(m));
+    if (positions < 0 || positions > 1 << 24)
+        return base_fail(BY_ERR_ARGUMENT, "a memory of %d positions is not possible", positions);
+    arch_config_set(m->arch, m->config, ARCH_ROLE_MEMORY, positions);
+    return BY_OK;
+}
+
+by_stream *by_stream_new(by_model *m, int batch)
+{
+    if (!m) {
+        base_fail_missing("model");
+        return NULL;
+    }
+    if (batch < 1) {
+        base_fail(BY_ERR_ARGUMENT, "a stream of %d texts is not possible", batch);
+        return NULL;
+    }
+    if (by_model_memory(m) <= 0) {
+        base_fail(BY_ERR_UNSUPPORTED, "a %s carries no state from segment to segment", by_model_class(m));
+        return NULL;
+    }
+    return nn_stream_new(m->device, batch);
+}

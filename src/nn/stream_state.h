@@ -1,0 +1,25 @@
+/* stream_state.h - the state of a stream (banyan/stream.h), and the blocks that read and write it. Models declare the parts of
+ * the state by name where they use them, as they do parameters. */
+#ifndef BY_NN_STREAM_STATE_H
+#define BY_NN_STREAM_STATE_H
+
+#include "banyan/stream.h"
+#include "nn/nn.h"
+
+by_stream *nn_stream_new(by_device *d, int batch);
+
+/* The part of that name as a state of this graph. The first graph that asks makes it, filled with zeros; later ones must
+ * ask for the same type and shape. */
+by_tensor *nn_stream_state(by_graph *g, by_stream *s, const char *name, by_dtype type, int rank,
+                           const int64_t *shape);
+
+/* A memory (B, M, C) of the last M rows of what a layer reads (Dai et al. 2019). Gradients stop at it.
+ *
+ *      held    (B, M + T) i32: 0 where the memory has no row yet, or a masked one; then the mask of the segment
+ *      rows    (B, M + T, C): the memory, then x
+ *
+ * Without a stream, and for M = 0, there is no memory: held is the mask itself, which may be NULL, and rows are x. */
+by_tensor *nn_memory_held(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length);
+by_tensor *nn_memory_rows(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length);
+
+#endif
