@@ -653,9 +653,20 @@ static void wrong_models_are_refused(void **state)
     by_model_free(m);
 }
 
+/* New tokens win over lengths that count the prompt, as in the reference. */
+static void test_least_tokens(void **state)
+{
+    (void)state;
+    const by_rewrite_defaults both = {.min_length = 6, .min_new = 1}, length = {.min_length = 6};
+    assert_int_equal(by_rewrite_defaults_least(&both, 1), 1);
+    assert_int_equal(by_rewrite_defaults_least(&length, 1), 5);
+    assert_int_equal(by_rewrite_defaults_least(&length, 9), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_least_tokens),
         cmocka_unit_test(cached_greedy_equals_full_passes),
         cmocka_unit_test(cached_logits_equal_full_passes),
         cmocka_unit_test(a_ragged_batch_equals_one_at_a_time),

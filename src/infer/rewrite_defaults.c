@@ -489,7 +489,7 @@ int by_rewrite_defaults_most(const by_rewrite_defaults *d, int prompt)
 
 int by_rewrite_defaults_least(const by_rewrite_defaults *d, int prompt)
 {
-    return BY_MAX(BY_MAX(d->min_new, d->min_length - prompt), 0);
+    return d->min_new ? d->min_new : BY_MAX(d->min_length - prompt, 0);
 }
 
 void by_rewrite_defaults_free(by_rewrite_defaults *d)
