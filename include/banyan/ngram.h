@@ -1,0 +1,102 @@
+/* ngram.h - n-gram language models: estimated from text with bounded memory, kept as ARPA files or in a mapped binary,
+ * queried in constant time. All of them have the form of a back-off model:
+ *
+ *   p(w | h) = p(h w) if the n-gram h w is listed, otherwise b(h) p(w | h without its first word)
+ *
+ * where b(h) is 1 for a context that is not listed. Probabilities are logarithms to the base of 10, as in ARPA files. */
+#ifndef BANYAN_NGRAM_H
+#define BANYAN_NGRAM_H
+
+#include "banyan/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BY_NGRAM_MAX_ORDER = 10 };
+
+typedef enum by_smoothing {
+    BY_SMOOTHING_KNESER_NEY, /* interpolated and modified (Chen and Goodman 1998), the estimates of KenLM's lmplz */
+    BY_SMOOTHING_ADD_K, /* (c(h w) + k) / (c(h) + k |V|); with k = 0 maximum likelihood */
+    BY_SMOOTHING_STUPID /* c(h w) / c(h), otherwise 0.4 times that of the shorter context (Brants et al. 2007) */
+} by_smoothing;
+
+typedef struct by_ngram_spec {
+    int order; /* 1 to BY_NGRAM_MAX_ORDER; 0: 3 */
+    by_smoothing smoothing;
+    double k;         /* of add-k */
+    const int *prune; /* n-grams of order i + 1 that occur prune[i] times or less are left out. Not falling; */
+    int prune_count;  /* the last one holds for higher orders. Unigrams are never pruned */
+    bool discount_fallback; /* use `fallback` for orders whose discounts cannot be estimated; otherwise that */
+    double fallback[3];     /* is an error. Zeros: 0.5, 1, 1.5 */
+    bool plain_unigrams; /* do not interpolate unigrams with the uniform distribution: <unk> has what is left */
+    bool skip_symbols;   /* <s>, </s> and <unk> in the text are white space; otherwise they are an error */
+    size_t memory;       /* bytes; 0: 1 GiB. More goes to sorted runs on disk */
+    const char *temporary; /* directory for them; NULL: $TMPDIR or /tmp */
+    int threads;           /* 0: all cores */
+    void (*progress)(void *user, const char *stage, int64_t done);
+    bool (*cancelled)(void *user);
+    void *user;
+} by_ngram_spec;
+
+typedef struct by_ngram_result {
+    int64_t sentences, tokens;          /* </s> is not counted */
+    int words;                          /* vocabulary, with <unk>, <s> and </s> */
+    int64_t ngrams[BY_NGRAM_MAX_ORDER]; /* of each order, after pruning */
+    int64_t unpruned[BY_NGRAM_MAX_ORDER];
+    double discounts[BY_NGRAM_MAX_ORDER][3]; /* for adjusted counts of 1, 2, and 3 or more */
+    bool fell_back[BY_NGRAM_MAX_ORDER];
+    double seconds;
+} by_ngram_result;
+
+typedef struct by_ngram by_ngram; /* a model; any number of threads may query it */
+
+/* Estimates a model from text files, a sentence per line; compressed files and "-" are fine. Words are separated by white
+ * space, or are the ids of a tokenizer's tokens. The model is written to `binary` and, unless NULL, to `arpa`, each replaced
+ * atomically; a path that ends with .gz is compressed. result may be NULL. */
+BY_API by_status by_ngram_train(const char *const *files, int count, const by_tokenizer *t,
+                                const by_ngram_spec *spec, const char *binary, const char *arpa,
+                                by_ngram_result *result);
+/* Makes a binary of an ARPA file, plain or compressed. */
+BY_API by_status by_ngram_convert(const char *arpa, const char *binary);
+/* Opens a binary, which is mapped, or an ARPA file, plain or compressed. Returns NULL on failure. */
+BY_API by_ngram *by_ngram_open(const char *path);
+BY_API void by_ngram_free(by_ngram *m);
+BY_API int by_ngram_order(const by_ngram *m);
+BY_API int64_t by_ngram_count(const by_ngram *m, int order);
+BY_API size_t by_ngram_bytes(const by_ngram *m);
+/* Words: their number, the id of one (0, <unk>, if it is not known) and the name of one. */
+BY_API int by_ngram_words(const by_ngram *m);
+BY_API int32_t by_ngram_find(const by_ngram *m, const char *word, size_t bytes);
+BY_API const char *by_ngram_word(const by_ngram *m, int32_t id);
+
+/* A context. The last words, as far as they can matter, the most recent first. */
+typedef struct by_ngram_state {
+    int length;
+    int32_t words[BY_NGRAM_MAX_ORDER - 1];
+    float backoffs[BY_NGRAM_MAX_ORDER - 1];
+} by_ngram_state;
+
+BY_API by_ngram_state by_ngram_begin(const by_ngram *m);   /* after <s> */
+BY_API by_ngram_state by_ngram_nothing(const by_ngram *m); /* without a context */
+/* log10 p(word | state). *next, which may be the state itself or NULL, becomes the context after the word; *matched,
+ * unless NULL, the length of the n-gram that was found. */
+BY_API double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word,
+                             by_ngram_state *next, int *matched);
+
+/* The score of a line of text, word by word. */
+typedef struct by_ngram_sum {
+    double log10;           /* of all words and </s> */
+    double log10_known;     /* without unknown words */
+    int64_t words, unknown; /* </s> is counted in `words` */
+    int64_t sentences;
+} by_ngram_sum;
+/* Adds the score of a sentence, from <s> to </s>, to *sum. */
+BY_API by_status by_ngram_sentence(const by_ngram *m, const char *text, size_t bytes, by_ngram_sum *sum);
+/* Perplexity per word, with unknown words or without them. */
+BY_API double by_ngram_perplexity(const by_ngram_sum *sum, bool without_unknown);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,316 @@
+/* arpa.c - ARPA files: n-grams as text, order by order.
+ *
+ *   \data\
+ *   ngram 1=5
+ *   \1-grams:
+ *   -1.25<tab>word<tab>-0.30       log10 probability, words, log10 back-off weight where there is one
+ *   \end\
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/input.h"
+#include "ngram/ngram.h"
+
+#ifdef BY_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+/* ---- reading ----------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    base_lines lines;
+    const char *path;
+    int order;
+    int64_t counts[BY_NGRAM_MAX_ORDER];
+    ngram_words words;
+    float (*unigrams)[2]; /* by id, until the image can be made */
+    ngram_image image;
+} reader;
+
+static by_status bad(const reader *r, const char *what)
+{
+    return base_fail(BY_ERR_FORMAT, "line %lld: %s", (long long)r->lines.number, what);
+}
+
+/* The next line that is not empty, without white space at its ends. */
+static by_status next_line(reader *r, char **text)
+{
+    bool more;
+    for (;;) {
+        BY_TRY(base_lines_next(&r->lines, &more));
+        if (!more)
+            return bad(r, "the file ends before \\end\\");
+        while (r->lines.size && isspace((unsigned char)r->lines.text[r->lines.size - 1]))
+            r->lines.text[--r->lines.size] = '\0';
+        if (r->lines.size)
+            break;
+    }
+    if (strlen(r->lines.text) != r->lines.size)
+        return bad(r, "a NUL byte");
+    *text = r->lines.text;
+    return BY_OK;
+}
+
+static by_status read_counts(reader *r, char **line)
+{
+    BY_TRY(next_line(r, line));
+    if (strcmp(*line, "\\data\\") != 0)
+        return bad(r, "not an ARPA file: \\data\\ is missing");
+    for (;;) {
+        int n, used = 0;
+        long long count;
+        BY_TRY(next_line(r, line));
+        if (sscanf(*line, "ngram %d = %lld%n", &n, &count, &used) < 2 &&
+            sscanf(*line, "ngram %d=%lld%n", &n, &count, &used) < 2)
+            break;
+        if ((*line)[used] != '\0' || n != r->order + 1 || n > BY_NGRAM_MAX_ORDER || count < 0 ||
+            count > (int64_t)1 << 40)
+            return bad(r, "a count that is not possible");
+        r->counts[r->order++] = count;
+    }
+    return r->order ? BY_OK : bad(r, "there are no counts");
+}
+
+static char *next_field(char **at)
+{
+    char *begin = *at + strspn(*at, " \t"), *end = begin + strcspn(begin, " \t");
+    *at = *end ? end + 1 : end;
+    *end = '\0';
+    return begin;
+}
+
+static bool read_number(const char *text, float *out)
+{
+    char *end;
+    *out = base_strtof(text, &end);
+    return end != text && *end == '\0' && !isnan(*out);
+}
+
+static by_status read_values(const reader *r, char *probability, char *weight, float *out)
+{
+    out[1] = 0;
+    if (!read_number(probability, &out[0]) || out[0] > 0)
+        return bad(r, "a probability that is not a number, or above 0");
+    if (*weight && !read_number(weight, &out[1]))
+        return bad(r, "a back-off weight that is not a number");
+    for (int i = 0; i < 2; i++)
+        out[i] = isfinite(out[i]) ? out[i] : out[i] < 0 ? NGRAM_NEVER : 0;
+    return BY_OK;
+}
+
+/* A word's first occurrence gives it an id; the special three have theirs. */
+static by_status read_unigram(reader *r, int64_t i, char *text)
+{
+    char *probability = next_field(&text), *word = next_field(&text), *weight = next_field(&text);
+    const uint32_t before = r->words.count;
+    uint32_t id;
+    float values[2];
+    if (!*word || *next_field(&text))
+        return bad(r, "a unigram has a probability, a word and perhaps a weight");
+    BY_TRY(read_values(r, probability, weight, values));
+    if (strcmp(word, "<UNK>") == 0)
+        word = (char[]){"<unk>"};
+    BY_TRY(ngram_words_add(&r->words, word, strlen(word), &id));
+    if (id >= NGRAM_SPECIAL && id < before)
+        return bad(r, "a word is listed twice");
+    if (i + NGRAM_SPECIAL > r->counts[0] + NGRAM_SPECIAL)
+        return bad(r, "more unigrams than the header says");
+    memcpy(r->unigrams[id], values, sizeof values);
+    return BY_OK;
+}
+
+static by_status make_image(reader *r, const char *binary)
+{
+    BY_TRY(ngram_image_make(&r->image, binary, &r->words, r->order, r->counts, 0));
+    for (uint32_t i = 0; i < r->words.count; i++)
+        BY_TRY(ngram_image_put(&r->image, 1, &i, r->unigrams[i][0], r->unigrams[i][1]));
+    return BY_OK;
+}
+
+static by_status read_ngram(reader *r, int n, char *text)
+{
+    uint32_t words[BY_NGRAM_MAX_ORDER];
+    float values[2];
+    char *probability = next_field(&text);
+    for (int i = 0; i < n; i++) {
+        const char *word = next_field(&text);
+        words[i] = ngram_words_find(&r->words, word, strlen(word));
+        if (!*word || (words[i] == NGRAM_UNK && strcasecmp(word, "<unk>") != 0))
+            return bad(r, *word ? "a word that is not among the unigrams" : "too few words");
+    }
+    char *weight = next_field(&text);
+    if (*next_field(&text) || (n == r->order && *weight))
+        return bad(r, "too many words");
+    BY_TRY(read_values(r, probability, weight, values));
+    return ngram_image_put(&r->image, n, words, values[0], values[1]) == BY_OK
+               ? BY_OK
+               : base_fail_context("line %lld", (long long)r->lines.number);
+}
+
+static by_status read_order(reader *r, int n, char **line)
+{
+    char title[32];
+    base_format(title, sizeof title, "\\%d-grams:", n);
+    if (strcmp(*line, title) != 0)
+        return bad(r, "the next order should begin here; counts and n-grams do not agree");
+    for (int64_t i = 0; i < r->counts[n - 1]; i++) {
+        BY_TRY(next_line(r, line));
+        if (**line == '\\')
+            return bad(r, "fewer n-grams than the header says");
+        BY_TRY(n == 1 ? read_unigram(r, i, *line) : read_ngram(r, n, *line));
+    }
+    return next_line(r, line);
+}
+
+/* A file that claims more unigrams than it can hold is found out while it is read, not by an allocation. */
+static by_status make_unigrams(reader *r)
+{
+    if (r->counts[0] > (int64_t)UINT32_MAX / 8)
+        return bad(r, "more unigrams than are possible");
+    r->unigrams = base_alloc_zero((size_t)r->counts[0] + NGRAM_SPECIAL, sizeof *r->unigrams);
+    if (!r->unigrams)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < NGRAM_SPECIAL; i++)
+        r->unigrams[i][0] = NGRAM_NEVER; /* unless the file has it */
+    return BY_OK;
+}
+
+static by_status read_all(reader *r, const char *binary)
+{
+    char *line;
+    BY_TRY(base_lines_open(&r->lines, r->path));
+    BY_TRY(ngram_words_make(&r->words));
+    BY_TRY(read_counts(r, &line));
+    BY_TRY(make_unigrams(r));
+    for (int n = 1; n <= r->order; n++) {
+        BY_TRY(read_order(r, n, &line));
+        if (n == 1)
+            BY_TRY(make_image(r, binary));
+    }
+    return strcmp(line, "\\end\\") == 0 ? BY_OK : bad(r, "more n-grams than the header says, or no \\end\\");
+}
+
+by_status ngram_arpa_read(const char *path, const char *binary, ngram_image *out)
+{
+    reader r = {.path = path};
+    by_status s = read_all(&r, binary);
+    base_lines_close(&r.lines);
+    ngram_words_free(&r.words);
+    base_free(r.unigrams);
+    if (s != BY_OK)
+        ngram_image_abort(&r.image);
+    *out = r.image;
+    return s;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------ */
+
+typedef struct writer {
+    base_writer plain;
+#ifdef BY_HAVE_ZLIB
+    gzFile packed;
+#endif
+    char *temp;
+    base_buf buffer;
+} writer;
+
+static by_status flush(writer *w)
+{
+    by_status s = w->buffer.failed ? base_fail(BY_ERR_MEMORY, "out of memory") : BY_OK;
+#ifdef BY_HAVE_ZLIB
+    if (s == BY_OK && w->packed && gzwrite(w->packed, w->buffer.data, (unsigned)w->buffer.size) <= 0 &&
+        w->buffer.size)
+        s = base_fail(BY_ERR_IO, "%s: %s", w->temp, strerror(errno));
+    if (s == BY_OK && !w->packed)
+        s = base_writer_put(&w->plain, w->buffer.data, w->buffer.size);
+#else
+    if (s == BY_OK)
+        s = base_writer_put(&w->plain, w->buffer.data, w->buffer.size);
+#endif
+    w->buffer.size = 0;
+    return s;
+}
+
+static by_status open_writer(writer *w, const char *path)
+{
+    const bool packs = base_input_stem(path) != strlen(path);
+#ifdef BY_HAVE_ZLIB
+    if (packs) {
+        w->temp = base_sprintf("%s.tmp-%ld", path, (long)getpid());
+        w->packed = w->temp ? gzopen(w->temp, "wb6") : NULL;
+        return w->packed ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+    }
+#else
+    if (packs)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: this program was built without zlib", path);
+#endif
+    return base_writer_open(&w->plain, path);
+}
+
+static by_status close_writer(writer *w, const char *path, by_status s)
+{
+#ifdef BY_HAVE_ZLIB
+    if (w->packed) {
+        if (gzclose(w->packed) != Z_OK && s == BY_OK)
+            s = base_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+        if (s == BY_OK)
+            s = base_rename(w->temp, path);
+        else
+            unlink(w->temp);
+    } else
+#endif
+        if (s == BY_OK)
+        s = base_writer_finish(&w->plain);
+    else
+        base_writer_abort(&w->plain);
+    base_free(w->temp);
+    base_buf_free(&w->buffer);
+    return s;
+}
+
+static by_status write_order(writer *w, const ngram_words *words, ngram_spool *entries, int n, bool last)
+{
+    const void *record;
+    base_buf_printf(&w->buffer, "\\%d-grams:\n", n);
+    BY_TRY(ngram_spool_rewind(entries));
+    for (;;) {
+        BY_TRY(ngram_spool_next(entries, &record));
+        if (!record)
+            break;
+        const ngram_entry *e = record;
+        base_buf_printf(&w->buffer, "%.8g\t", (double)BY_MAX(e->probability, -99));
+        for (int i = 0; i < n; i++)
+            base_buf_printf(&w->buffer, "%s%s", i ? " " : "", ngram_words_name(words, e->words[i]));
+        if (!last)
+            base_buf_printf(&w->buffer, "\t%.8g", (double)BY_MAX(e->backoff, -99));
+        base_buf_puts(&w->buffer, "\n");
+        if (w->buffer.size > 1 << 16)
+            BY_TRY(flush(w));
+    }
+    base_buf_puts(&w->buffer, "\n");
+    return flush(w);
+}
+
+by_status ngram_arpa_write(const char *path, const ngram_words *words, ngram_spool *entries, int order)
+{
+    writer w = {0};
+    by_status s = open_writer(&w, path);
+    if (s != BY_OK) {
+        base_free(w.temp);
+        return s;
+    }
+    base_buf_puts(&w.buffer, "\\data\\\n");
+    for (int n = 1; n <= order; n++)
+        base_buf_printf(&w.buffer, "ngram %d=%lld\n", n, (long long)entries[n - 1].count);
+    base_buf_puts(&w.buffer, "\n");
+    for (int n = 1; n <= order && s == BY_OK; n++)
+        s = write_order(&w, words, &entries[n - 1], n, n == order);
+    base_buf_puts(&w.buffer, "\\end\\\n");
+    if (s == BY_OK)
+        s = flush(&w);
+    return close_writer(&w, path, s);
+}

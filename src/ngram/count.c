@@ -1,0 +1,140 @@
+/* count.c - counts the n-grams of the highest order. The words of an n-gram are stored from the last to the first, so
+ * that sorting them brings n-grams with a common suffix together. A sentence begins after order - 1 times <s> and
+ * ends with </s>. */
+#include "base/input.h"
+#include "ngram/ngram.h"
+#include "text/tokenizer.h"
+
+/* A record: `order` words, then the count as two u32. */
+static void merge(void *into, const void *from, int order)
+{
+    uint64_t a, b;
+    memcpy(&a, (char *)into + 4 * order, 8);
+    memcpy(&b, (const char *)from + 4 * order, 8);
+    a += b;
+    memcpy((char *)into + 4 * order, &a, 8);
+}
+
+#define MERGE(n)                                        \
+    static void merge_##n(void *into, const void *from) \
+    {                                                   \
+        merge(into, from, n);                           \
+    }
+MERGE(1)
+MERGE(2)
+MERGE(3) MERGE(4) MERGE(5) MERGE(6) MERGE(7) MERGE(8) MERGE(9) MERGE(10)
+
+    typedef void (*merge_fn)(void *, const void *);
+static const merge_fn merges[BY_NGRAM_MAX_ORDER] = {merge_1, merge_2, merge_3, merge_4, merge_5,
+                                                    merge_6, merge_7, merge_8, merge_9, merge_10};
+
+typedef struct corpus {
+    ngram_job *job;
+    const by_tokenizer *tokenizer;
+    by_ids ids;
+    uint32_t record[BY_NGRAM_MAX_ORDER + 2]; /* the last words, the newest first, and a count of 1 */
+} corpus;
+
+static by_status push(corpus *c, uint32_t word)
+{
+    const int n = c->job->order;
+    memmove(c->record + 1, c->record, (size_t)(n - 1) * sizeof *c->record);
+    c->record[0] = word;
+    return ngram_sorter_count(c->job->counts, c->record);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f' || c == '\0';
+}
+
+static by_status push_text(corpus *c, const base_lines *l, const char *word, size_t n)
+{
+    uint32_t id;
+    BY_TRY(ngram_words_add(c->job->vocabulary, word, n, &id));
+    if (id >= NGRAM_SPECIAL) {
+        c->job->result->tokens++;
+        return push(c, id);
+    }
+    return c->job->spec->skip_symbols
+               ? BY_OK
+               : base_fail(
+                     BY_ERR_FORMAT,
+                     "%s:%lld: the text contains %s, which has a meaning of its own; remove it, or skip such "
+                     "symbols",
+                     base_input_name(l->path), (long long)l->number,
+                     ngram_words_name(c->job->vocabulary, id));
+}
+
+static by_status push_words(corpus *c, const base_lines *l)
+{
+    for (size_t at = 0; at < l->size;) {
+        while (at < l->size && is_space(l->text[at]))
+            at++;
+        const size_t begin = at;
+        while (at < l->size && !is_space(l->text[at]))
+            at++;
+        if (at > begin)
+            BY_TRY(push_text(c, l, l->text + begin, at - begin));
+    }
+    return BY_OK;
+}
+
+static by_status push_tokens(corpus *c, const base_lines *l)
+{
+    char name[16];
+    c->ids.count = 0;
+    BY_TRY(tok_encode(c->tokenizer, l->text, l->size, &c->ids));
+    for (size_t i = 0; i < c->ids.count; i++) {
+        const int n = base_format(name, sizeof name, "%d", (int)c->ids.data[i]);
+        BY_TRY(push_text(c, l, name, (size_t)n));
+    }
+    return BY_OK;
+}
+
+static by_status count_line(corpus *c, const base_lines *l)
+{
+    for (int i = 0; i < c->job->order; i++)
+        c->record[i] = NGRAM_BOS;
+    BY_TRY(c->tokenizer ? push_tokens(c, l) : push_words(c, l));
+    c->job->result->sentences++;
+    return push(c, NGRAM_EOS);
+}
+
+static by_status count_file(corpus *c, const char *path)
+{
+    base_lines l;
+    const by_ngram_spec *s = c->job->spec;
+    BY_TRY(base_lines_open(&l, path));
+    bool more = true;
+    by_status status = base_lines_next(&l, &more);
+    for (; status == BY_OK && more; status = status == BY_OK ? base_lines_next(&l, &more) : status) {
+        status = count_line(c, &l);
+        if (status == BY_OK && l.number % 4096 == 0 && s->cancelled && s->cancelled(s->user))
+            status = base_fail(BY_ERR_CANCELLED, "interrupted while counting");
+        if (l.number % 65536 == 0 && s->progress)
+            s->progress(s->user, "counting", c->job->result->tokens);
+    }
+    base_lines_close(&l);
+    return status;
+}
+
+by_status ngram_count(ngram_job *j, const char *const *files, int count, const by_tokenizer *t)
+{
+    corpus c = {.job = j, .tokenizer = t};
+    const uint64_t one = 1;
+    memcpy(c.record + j->order, &one, sizeof one);
+    j->counts = ngram_sorter_new(&(ngram_sorter_spec){.words = j->order,
+                                                      .record = 4 * (size_t)j->order + 8,
+                                                      .budget = j->budget,
+                                                      .threads = j->threads,
+                                                      .merge = merges[j->order - 1],
+                                                      .dir = j->dir});
+    by_status s = j->counts ? BY_OK : base_error_status();
+    for (int i = 0; i < count && s == BY_OK; i++)
+        s = count_file(&c, files[i]);
+    tok_ids_free(&c.ids);
+    if (s == BY_OK && j->result->tokens == 0)
+        s = base_fail(BY_ERR_FORMAT, "the text has no words");
+    return s == BY_OK ? ngram_sorter_finish(j->counts) : s;
+}

@@ -1,0 +1,75 @@
+/* spool.c - records that are written once and read in order (see ngram.h). */
+#include <errno.h>
+#include <unistd.h>
+
+#include "ngram/ngram.h"
+
+by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir, const char *name)
+{
+    *s = (ngram_spool){.record = record, .budget = budget};
+    s->path = base_path_join(dir, name);
+    s->at = base_alloc(record);
+    return s->path && s->at ? BY_OK : BY_ERR_MEMORY;
+}
+
+void ngram_spool_free(ngram_spool *s)
+{
+    if (s->file) {
+        fclose(s->file);
+        unlink(s->path);
+    }
+    base_free(s->path);
+    base_free(s->memory);
+    base_free(s->at);
+    *s = (ngram_spool){0};
+}
+
+static by_status fail(const ngram_spool *s)
+{
+    return base_fail(BY_ERR_IO, "%s: %s", s->path, errno ? strerror(errno) : "cannot be read back");
+}
+
+static by_status grow(ngram_spool *s)
+{
+    const size_t room = BY_MIN(BY_MAX(s->room * 2, (size_t)1 << 14), s->budget / s->record * s->record);
+    char *memory = base_resize(s->memory, room, 1);
+    if (!memory)
+        return BY_ERR_MEMORY;
+    s->memory = memory;
+    s->room = room;
+    return BY_OK;
+}
+
+by_status ngram_spool_put(ngram_spool *s, const void *record)
+{
+    s->count++;
+    if (!s->file && s->used + s->record > s->room && s->room + s->record <= s->budget)
+        BY_TRY(grow(s));
+    if (!s->file && s->used + s->record <= s->room) {
+        memcpy(s->memory + s->used, record, s->record);
+        s->used += s->record;
+        return BY_OK;
+    }
+    if (!s->file && !(s->file = fopen(s->path, "w+b")))
+        return fail(s);
+    return fwrite(record, s->record, 1, s->file) == 1 ? BY_OK : fail(s);
+}
+
+by_status ngram_spool_rewind(ngram_spool *s)
+{
+    s->read = 0;
+    return s->file && fseek(s->file, 0, SEEK_SET) != 0 ? fail(s) : BY_OK;
+}
+
+by_status ngram_spool_next(ngram_spool *s, const void **record)
+{
+    const int64_t held = s->record ? (int64_t)(s->used / s->record) : 0;
+    *record = NULL;
+    if (s->read == s->count)
+        return BY_OK;
+    *record = s->read < held ? s->memory + (size_t)s->read * s->record : s->at;
+    if (s->read++ < held)
+        return BY_OK;
+    errno = 0;
+    return fread(s->at, s->record, 1, s->file) == 1 ? BY_OK : fail(s);
+}
