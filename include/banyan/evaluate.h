@@ -3,6 +3,7 @@
 #ifndef BANYAN_EVALUATE_H
 #define BANYAN_EVALUATE_H
 
+#include "banyan/generate.h"
 #include "banyan/model.h"
 #include "banyan/score.h"
 #include "banyan/tokenizer.h"
@@ -14,9 +15,10 @@ extern "C" {
 /* ---- perplexity ------------------------------------------------------------------------------ */
 
 typedef struct by_perplexity_result {
-    double nats;    /* sum of -log p over all predicted tokens */
-    int64_t tokens; /* that were predicted */
-    int64_t bytes;  /* of the text they stand for; 0 when unknown */
+    double nats;       /* sum of -log p over all predicted tokens */
+    double plain_nats; /* the same without the continuous cache */
+    int64_t tokens;    /* that were predicted */
+    int64_t bytes;     /* of the text they stand for; 0 when unknown */
     int64_t windows;
     int seq, stride; /* of the windows, as chosen */
     double seconds;
@@ -27,6 +29,7 @@ typedef struct by_perplexity_spec {
     int seq;            /* tokens per window; 0: the model's context */
     int stride;         /* tokens from one window to the next; 0: seq, so that windows do not overlap */
     int batch;          /* windows at once; 0: 8 */
+    by_continuous_cache cache; /* size 0: none. It is filled in the order of the text, across windows */
     /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. When cancelled returns true, the
      * status is BY_ERR_CANCELLED. */
     void (*progress)(void *user, const by_perplexity_result *so_far, int64_t total);
@@ -39,6 +42,17 @@ typedef struct by_perplexity_spec {
  * perplexity its exponential. t: NULL when shards come without a tokenizer; bytes are then unknown. */
 BY_API by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_perplexity_result *out);
+
+/* theta and lambda for a continuous cache of spec->cache.size pairs, chosen on held-out text. theta is the best of 16
+ * values, 0 and multiples of 1 / mean(h.h) by factors of sqrt(2); lambda is the best for it to three digits. */
+typedef struct by_cache_tuning {
+    by_continuous_cache cache;   /* with theta and lambda as chosen */
+    by_perplexity_result result; /* on the held-out text, with that cache */
+    double thetas[16], lambdas[16],
+        nats[16]; /* what was tried: the best lambda of each theta, and its nats */
+} by_cache_tuning;
+BY_API by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
+                               const by_perplexity_spec *spec, by_cache_tuning *out);
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 

@@ -220,6 +220,19 @@ typedef struct by_explanation {
     const char *end; /* why the search ends here, NULL: it goes on */
 } by_explanation;
 
+/* ---- the continuous cache -------------------------------------------------------------------- */
+
+/* A cache of the hidden states h_i and the tokens that followed them (Grave et al. 2016). With h_t, the state that
+ * predicts the next token,
+ *   p(w) = (1 - lambda) p_model(w) + lambda sum over i of softmax_i(theta h_t.h_i) [token after i = w].
+ * The states are what the head over the vocabulary reads ("features"). While the cache is empty, p is p_model. */
+typedef struct by_continuous_cache {
+    int size;          /* pairs that it holds, the last ones; 0: there is no cache */
+    double theta;      /* at least 0; 0 weighs all pairs alike */
+    double lambda;     /* share of the cache, at least 0 and below 1 */
+    bool per_document; /* emptied at each end-of-text token; otherwise it is carried on */
+} by_continuous_cache;
+
 /* ---- generation ------------------------------------------------------------------------------ */
 
 typedef enum by_finish {
@@ -241,6 +254,11 @@ typedef struct by_generate_spec {
     /* When a row is full, keep its last tokens, half the capacity, and feed them again from position 0 on; a
      * prompt that does not fit is cut to its end in the same way. Needs max_new_tokens. */
     bool slide;
+    /* With slide: keep the first `sinks` tokens of the text as well (Xiao et al. 2023), and of the rest of the
+     * capacity half for the last tokens. Below the capacity - 1. */
+    int sinks;
+    /* A cache for each row, empty at the beginning. Not with beams, not for encoder-decoders. */
+    by_continuous_cache cache;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
     /* A text ends with the token that completes one of these strings, which may begin in the prompt and end

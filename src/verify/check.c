@@ -133,6 +133,29 @@ bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool ther
     return parameter < 0 || !there;
 }
 
+/* A gradient with a norm below this is zero in exact arithmetic and is measured as if its norm were 1. */
+#define NOISE 1e-5
+
+by_status verify_whole(verify_case *c, bool *any)
+{
+    double sum = 0;
+    *any = false;
+    for (int i = 0; i < by_weights_count(c->reference); i++) {
+        const by_weight *e = by_weights_at(c->reference, i);
+        if (!verify_has_prefix(e->name, "grad."))
+            continue;
+        float *values = verify_values(e, BY_F32);
+        if (!values)
+            return BY_ERR_MEMORY;
+        for (size_t k = 0; k < verify_elements(e); k++)
+            sum += (double)values[k] * (double)values[k];
+        base_free(values);
+        *any = true;
+    }
+    c->whole = sqrt(sum) > NOISE ? sqrt(sum) : 1;
+    return BY_OK;
+}
+
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 by_status verify_ids(const verify_case *c, const char *prefix, const char *name, int64_t rows, int64_t cols,
@@ -228,7 +251,7 @@ by_status verify_known(const verify_case *c, const char *prefix, const char *con
             found = strcmp(name + strlen(prefix), known[k]) == 0;
         if (!found)
             return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not take this input", name,
-                             by_model_class(c->model));
+                             c->model ? by_model_class(c->model) : "case of this kind");
     }
     return BY_OK;
 }

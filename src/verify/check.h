@@ -74,6 +74,8 @@ by_status verify_known(const verify_case *c, const char *prefix, const char *con
 /* Reads prefix + name as (rows) or (rows, 1) floats. */
 by_status verify_numbers(const verify_case *c, const char *prefix, const char *name, int64_t rows,
                          float **out);
+/* Sets c->whole, the norm of all reference gradients; *any: whether there are some. */
+by_status verify_whole(verify_case *c, bool *any);
 static inline bool verify_has_targets(const verify_case *c)
 {
     return c->targets || c->numbers;
@@ -94,5 +96,28 @@ by_status verify_generation(verify_case *c, const by_weight *e);
 by_status verify_training(verify_case *c, const cJSON *settings);
 by_status verify_step_values(verify_case *c, const by_weight *e, const float *here);
 by_status verify_trained(verify_case *c, const by_weight *e);
+
+/* ---- cases that are a computation and not a model (check_graph.c) ------------------------------ */
+
+typedef struct verify_graph {
+    by_params *params; /* the float inputs */
+    by_graph *graph;   /* until it is compiled */
+    by_program *program;
+    by_tensor *loss;
+    const char *names[16]; /* of the outputs */
+    by_tensor *outputs[16];
+    int n_outputs;
+} verify_graph;
+by_status verify_graph_open(verify_case *c, verify_graph *v);
+void verify_graph_close(verify_graph *v);
+/* The float tensor input.NAME of the reference, as a leaf with a gradient. */
+by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *name);
+/* What is compared with output.NAME. */
+void verify_graph_output(verify_graph *v, const char *name, by_tensor *t);
+by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss);
+/* Runs the program and compares every output.* and grad.input.* of the reference. */
+by_status verify_graph_compare(verify_case *c, verify_graph *v);
+
+by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
 
 #endif

@@ -1,5 +1,4 @@
 /* check_pass.c - runs one forward pass and one pass with gradients, and compares them with the reference. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "model/model.h"
@@ -265,28 +264,12 @@ static by_status check_targets(const verify_case *c)
                                      "all labels are ignored: the loss is NaN in the reference and 0 here");
 }
 
-/* A gradient with a norm below this is zero in exact arithmetic and is measured as if its norm were 1. */
-#define NOISE 1e-5
-
 by_status verify_passes(verify_case *c)
 {
+    bool wanted;
     BY_TRY(take_inputs(c));
     BY_TRY(check_targets(c));
     BY_TRY(run_pass(c, &c->forward, false));
-    double sum = 0;
-    bool wanted = false;
-    for (int i = 0; i < by_weights_count(c->reference); i++) {
-        const by_weight *e = by_weights_at(c->reference, i);
-        if (!verify_has_prefix(e->name, "grad."))
-            continue;
-        float *values = verify_values(e, BY_F32);
-        if (!values)
-            return BY_ERR_MEMORY;
-        for (size_t k = 0; k < verify_elements(e); k++)
-            sum += (double)values[k] * (double)values[k];
-        base_free(values);
-        wanted = true;
-    }
-    c->whole = sqrt(sum) > NOISE ? sqrt(sum) : 1;
+    BY_TRY(verify_whole(c, &wanted));
     return wanted && verify_has_targets(c) ? run_pass(c, &c->backward, true) : BY_OK;
 }

@@ -81,7 +81,7 @@ static by_status check_case(const verify_case *c)
     return BY_OK;
 }
 
-static by_status open_case(verify_case *c, const char *dir)
+static by_status read_case(verify_case *c, const char *dir)
 {
     c->dir = dir;
     char *settings = base_path_join(dir, "case.json"),
@@ -92,16 +92,17 @@ static by_status open_case(verify_case *c, const char *dir)
     }
     base_free(settings);
     base_free(reference);
-    if (!c->reference)
-        return base_error_status();
-    c->model = by_model_open(c->device, dir,
+    return c->reference ? BY_OK : base_error_status();
+}
+
+static by_status open_model(verify_case *c)
+{
+    c->model = by_model_open(c->device, c->dir,
                              &(by_model_spec){.dtype = c->spec->dtype, .training = true, .exact = true});
     if (!c->model)
         return base_error_status();
     by_model_set_dropout(c->model, 0);
-    if (check_case(c) != BY_OK)
-        return base_fail_context("%s", dir);
-    return BY_OK;
+    return check_case(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
 }
 
 static void close_case(verify_case *c)
@@ -121,6 +122,32 @@ static void close_case(verify_case *c)
     base_free(c->norms);
 }
 
+static by_status run_model(verify_case *c)
+{
+    const cJSON *train = cJSON_GetObjectItemCaseSensitive(c->settings, "train");
+    BY_TRY(train ? verify_training(c, train) : verify_passes(c));
+    return compare_all(c, train != NULL);
+}
+
+/* Cases that are not a model, by their class: each has a computation of its own. */
+static const struct {
+    const char *class;
+    by_status (*run)(verify_case *c);
+} kinds[] = {
+    {"ContinuousCache", verify_continuous_cache},
+};
+
+static by_status run_case(verify_case *c)
+{
+    const char *class;
+    BY_TRY(base_json_string(c->settings, "class", "", &class));
+    for (int i = 0; i < BY_COUNT(kinds); i++)
+        if (strcmp(class, kinds[i].class) == 0)
+            return kinds[i].run(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+    BY_TRY(open_model(c));
+    return run_model(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+}
+
 by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result)
 {
     if (!d || !dir || !spec || !result)
@@ -128,15 +155,9 @@ by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, b
     verify_case c = {.device = d, .spec = spec, .result = result};
     *result = (by_verify_result){0};
     base_error_clear();
-    by_status s = open_case(&c, dir);
-    if (s == BY_OK) {
-        const cJSON *train = cJSON_GetObjectItemCaseSensitive(c.settings, "train");
-        s = train ? verify_training(&c, train) : verify_passes(&c);
-        if (s == BY_OK)
-            s = compare_all(&c, train != NULL);
-        if (s != BY_OK)
-            base_fail_context("%s", dir);
-    }
+    by_status s = read_case(&c, dir);
+    if (s == BY_OK)
+        s = run_case(&c);
     close_case(&c);
     return s;
 }
