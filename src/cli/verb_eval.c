@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/cache_options.h"
 #include "cli/common.h"
 #include "cli/eval_texts.h"
 #include "cli/show.h"
@@ -21,6 +22,7 @@ typedef struct eval_options {
     bool json, quiet;
     by_text_spec texts;
     by_perplexity_spec windows;
+    const char *tune;
 } eval_options;
 
 static const cli_option options[] = {
@@ -48,6 +50,12 @@ static const cli_option options[] = {
      .help = "tokens from one window to the next (default: the window, without overlap)"},
     {CLI_AT(eval_options, windows.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows per batch"},
+
+    CLI_CACHE_ROWS(eval_options, windows.cache),
+    {CLI_AT(eval_options, tune), .name = "tune-cache", .value = "FILE",
+     .help =
+         "choose theta and lambda on this text, which must not be that of --data; the size is 2000 unless "
+         "it is given"},
 
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
@@ -189,6 +197,7 @@ static int evaluate_texts(evaluation *e, const char *model)
 
 static int print_perplexity(const evaluation *e, const by_perplexity_result *r, const char *model)
 {
+    const by_continuous_cache *cache = &e->o.windows.cache;
     const double loss = r->nats / (double)r->tokens, bits = loss / log(2),
                  speed = (double)r->tokens / r->seconds;
     const double per_byte = r->bytes ? r->nats / log(2) / (double)r->bytes : (double)NAN;
@@ -198,6 +207,9 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
             printf("   bits per byte %.4f", per_byte);
         printf("\n%lld tokens in windows of %d, %.1f s, %.0f tokens per second\n", (long long)r->tokens,
                r->seq, r->seconds, speed);
+        if (cache->size)
+            printf("cache of %d, theta %.4g, lambda %.4g; without it perplexity %.4f\n", cache->size,
+                   cache->theta, cache->lambda, exp(r->plain_nats / (double)r->tokens));
         return CLI_OK;
     }
     cJSON *j = cJSON_CreateObject();
@@ -214,6 +226,12 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(e->o.dtype));
     if (e->o.weights)
         cJSON_AddStringToObject(j, "weights", e->o.weights);
+    if (cache->size) {
+        cJSON_AddNumberToObject(j, "cache_size", cache->size);
+        cli_json_number(j, "cache_theta", cache->theta);
+        cli_json_number(j, "cache_lambda", cache->lambda);
+        cli_json_number(j, "plain_perplexity", exp(r->plain_nats / (double)r->tokens));
+    }
     cJSON_AddNumberToObject(j, "seconds", r->seconds);
     cli_json_number(j, "tokens_per_s", speed);
     return cli_print_json(j);
@@ -225,6 +243,29 @@ static void on_progress(void *user, const by_perplexity_result *r, int64_t total
     bar->total = total;
     cli_progress_update(bar, r->tokens, "loss %.4f  %.0f tok/s", r->nats / (double)r->tokens,
                         (double)r->tokens / r->seconds);
+}
+
+/* theta and lambda by held-out text. */
+static by_status tune_cache(evaluation *e, cli_progress *bar)
+{
+    by_continuous_cache *cache = &e->o.windows.cache;
+    by_cache_tuning tuning;
+    cache->size = cache->size ? cache->size : 2000;
+    bar->label = "tune";
+    cli_progress_start(bar);
+    by_status s = by_cache_tune(e->model, e->tokenizer, &e->o.tune, 1, &e->o.windows, &tuning);
+    cli_progress_end(bar);
+    if (s != BY_OK)
+        return s;
+    *cache = tuning.cache;
+    const double tokens = (double)tuning.result.tokens;
+    if (!e->o.json)
+        printf(
+            "tuned on %s: --cache-size %d --cache-theta %.4g --cache-lambda %.4g   perplexity %.4f, without "
+            "the cache %.4f\n",
+            e->o.tune, cache->size, cache->theta, cache->lambda, exp(tuning.result.nats / tokens),
+            exp(tuning.result.plain_nats / tokens));
+    return BY_OK;
 }
 
 /* Shards need no tokenizer; that text needs one is the library's to say, and why there is none is the loader's. */
@@ -239,6 +280,9 @@ static int evaluate_perplexity(evaluation *e, const char *model)
     e->tokenizer = cli_tokenizer(model);
     if (!e->tokenizer && !data_tokens_is_shard(e->o.data.items[0]))
         return cli_fail(NULL);
+    if (e->o.tune && tune_cache(e, &bar) != BY_OK)
+        return cli_fail(NULL);
+    bar = (cli_progress){.label = "eval", .quiet = e->o.quiet};
     cli_progress_start(&bar);
     by_status s = by_perplexity(e->model, e->tokenizer, e->o.data.items, e->o.data.count, spec, &r);
     cli_progress_end(&bar);
@@ -267,6 +311,8 @@ static int run(int argc, char **argv)
         code = cli_usage_fail("no data: give --data FILE, or files after the model");
     } else if (e.o.data.count && args.count > 1) {
         code = cli_usage_fail("data is given twice: choose one of --data and files after the model");
+    } else if (e.o.windows.cache.size && !e.o.tune && !(e.o.windows.cache.lambda > 0)) {
+        code = cli_usage_fail("--cache-size needs --tune-cache, or --cache-theta and --cache-lambda");
     } else {
         cli_list given = e.o.data;
         if (!given.count) { /* positionals are as good */
@@ -304,6 +350,12 @@ const cli_verb cli_eval = {
         "byte refer to the text itself and are comparable between models with different "
         "tokenizers.\n"
         "\n"
+        "With --cache-size a continuous cache (Grave et al. 2016) mixes into the predictions the tokens that "
+        "followed similar hidden states. It is carried on from window to window and from document to "
+        "document; "
+        "--cache-per-document empties it at each end-of-text token. --tune-cache chooses its two numbers on "
+        "held-out text.\n"
+        "\n"
         "Models with another head are evaluated on labelled examples by the metrics of their task: "
         "accuracy, F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 "
         "of entities (tag), exact match and F1 (answer). Files are read as by finetune; columns "
@@ -315,7 +367,8 @@ const cli_verb cli_eval = {
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"
-                "banyan eval gpt2 wiki.txt --stride 512 --json\n",
+                "banyan eval gpt2 wiki.txt --stride 512 --json\n"
+                "banyan eval gpt2 test.txt --cache-size 2000 --tune-cache valid.txt\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

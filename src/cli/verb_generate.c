@@ -4,6 +4,7 @@
 
 #include "banyan/generate.h"
 #include "base/json.h"
+#include "cli/cache_options.h"
 #include "cli/common.h"
 #include "cli/prompts.h"
 #include "cli/strategy.h"
@@ -19,6 +20,8 @@ typedef struct generate_options {
     by_dtype dtype;
     const char *weights;
     cli_strategy strategy;
+    by_continuous_cache cache;
+    int window, sinks;
     int max_new, context, threads, samples, top_k;
     double temp, top_p, min_p, typical;
     int64_t seed;
@@ -52,6 +55,12 @@ static const cli_option rows[] = {
      CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model sees; 0 uses the model's full context"},
     {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes",
      .help = "when the context is full, continue with its last half; with --no-slide that is an error"},
+    {CLI_AT(generate_options, window), .name = "window", CLI_RANGE(0, 1 << 24), .suffix = true, .preset = "0",
+     .help =
+         "endless text: the model sees this many tokens, the first --sinks ones of the text among them; 0: "
+         "off"},
+    {CLI_AT(generate_options, sinks), .name = "sinks", CLI_RANGE(0, 1 << 24), .preset = "4",
+     .help = "with --window, tokens at the beginning of the text that always stay"},
 
     {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
      .preset = "0.8", .help = "divide the logits by this; 0 is greedy", .group = "Sampling"},
@@ -69,6 +78,8 @@ static const cli_option rows[] = {
      .help = "seed for sampling (default: random)"},
     {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
      .help = "number of texts to generate"},
+
+    CLI_CACHE_ROWS(generate_options, cache),
 
     CLI_CONSTRAINT_ROWS(generate_options),
 
@@ -262,9 +273,10 @@ static by_status open_generator(job *j)
     j->width = beams > 1 ? j->o.strategy.returned : (int)BY_MIN(texts_of(j), ROWS_AT_ONCE);
     j->live = texts_of(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
     j->samples = base_alloc_zero((size_t)j->width, sizeof *j->samples);
-    j->generator = by_generator_new(j->model, &(by_generator_spec){.batch = beams > 1 ? beams : j->width,
-                                                                   .capacity = j->o.context,
-                                                                   .beams = beams});
+    j->generator =
+        by_generator_new(j->model, &(by_generator_spec){.batch = beams > 1 ? beams : j->width,
+                                                        .capacity = j->o.window ? j->o.window : j->o.context,
+                                                        .beams = beams});
     if (!j->samples || !j->generator)
         return base_error_status();
     if (j->o.max_new == 0 || beams > 1 || is_pair(j))
@@ -505,6 +517,8 @@ static by_generate_spec make_spec(job *j)
                                           .seed = (uint64_t)o->seed},
                              .max_new_tokens = o->max_new,
                              .slide = o->slide,
+                             .sinks = o->window ? o->sinks : 0,
+                             .cache = o->cache,
                              .ignore_eos = o->ignore_eos,
                              .first_sample = j->first,
                              .token = on_token,
@@ -637,6 +651,15 @@ static int generate_run(int argc, char **argv)
         code = cli_usage_fail("--samples does not apply to a beam search; use --return");
     else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
         code = cli_usage_fail("--slide does not apply to a beam search");
+    else if (j.o.window && (j.o.context || !j.o.slide || j.o.max_new == 0 || j.o.strategy.beams > 1))
+        code = cli_usage_fail("--window slides over a text of a given length: it does not go with --context, "
+                              "--no-slide, --beams and --max-new-tokens 0");
+    else if (cli_given(&args, &j.o.sinks) && !j.o.window)
+        code = cli_usage_fail("--sinks needs --window");
+    else if (j.o.cache.size && !(j.o.cache.lambda > 0))
+        code =
+            cli_usage_fail("--cache-size needs --cache-theta and --cache-lambda: `banyan eval --tune-cache` "
+                           "chooses them");
     else if (j.o.ids && j.o.strategy.stop.count)
         code = cli_usage_fail("--stop matches text and cannot be combined with --ids");
     else
@@ -668,6 +691,8 @@ const cli_verb cli_generate = {
                 "banyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 -n 20\n"
                 "# one text for each line of a file, as JSON\n"
                 "banyan generate gpt2 -f prompts.txt --lines --json\n"
+                "# a long text: the model sees 4 first and the last tokens, 512 at most\n"
+                "banyan generate gpt2 -p \"Once\" -n 20000 --window 512 --ignore-eos\n"
                 "# why each token was chosen\n"
                 "banyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,

@@ -4,6 +4,7 @@
 
 #include "banyan/generate.h"
 #include "infer/beam.h"
+#include "infer/continuous_cache.h"
 #include "infer/generator.h"
 #include "infer/queue.h"
 #include "infer/sample.h"
@@ -21,9 +22,11 @@ typedef struct run {
     int batch, capacity, vocab;
     gen_stops stops;
     gen_queue queue;
-    bool *active;   /* (B) not finished */
-    int32_t *last;  /* (B) what to go on from */
-    int32_t *ahead; /* (AHEAD, B) */
+    bool *active;       /* (B) not finished */
+    int32_t *last;      /* (B) what to go on from */
+    int32_t *ahead;     /* (AHEAD, B) */
+    int32_t *again;     /* (B, capacity) sinks and last tokens of a row that starts again; NULL: no sinks */
+    gen_recall *recall; /* the continuous caches; NULL: there are none */
     double started;
     const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
     const int *source_lengths;
@@ -81,6 +84,22 @@ static by_status check_limits(const run *r, const int32_t *const *prompts)
     return BY_OK;
 }
 
+/* Sinks and the continuous cache. */
+static by_status check_memory(const run *r)
+{
+    const by_generate_spec *spec = r->spec;
+    const bool beams = spec->beam.width > 1;
+    if (spec->sinks < 0 || (spec->sinks > 0 && spec->sinks >= r->capacity - 1))
+        return base_fail(BY_ERR_ARGUMENT, "%d sinks leave no room in a context of %d tokens", spec->sinks,
+                         r->capacity);
+    if (spec->sinks > 0 && (!spec->slide || beams))
+        return base_fail(BY_ERR_ARGUMENT, "sinks are for a context that slides, without beams");
+    BY_TRY(gen_cache_check(&spec->cache));
+    return spec->cache.size && (beams || r->sources)
+               ? base_fail(BY_ERR_UNSUPPORTED, "the continuous cache is for decoders, without beams")
+               : BY_OK;
+}
+
 /* What the spec says whichever way the text is searched for. */
 static by_status check_spec(run *r)
 {
@@ -93,6 +112,7 @@ static by_status check_spec(run *r)
     if (r->spec->max_new_tokens > 0 && s->min_new_tokens > r->spec->max_new_tokens)
         return base_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
                          s->min_new_tokens, r->spec->max_new_tokens);
+    BY_TRY(check_memory(r));
     if (r->spec->stop_string_count < 0 || !(r->spec->max_seconds >= 0))
         return base_fail(BY_ERR_ARGUMENT, "stop_string_count and max_seconds cannot be negative");
     if (r->spec->stop_string_count > 0 && !r->spec->tokenizer)
@@ -121,6 +141,10 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     if (!r->active || !r->last || !r->ahead || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
+    if (r->spec->sinks && !(r->again = base_alloc_zero(rows * (size_t)r->capacity, sizeof *r->again)))
+        return BY_ERR_MEMORY;
+    if (r->spec->cache.size && !(r->recall = gen_recall_new(r->generator, &r->spec->cache)))
+        return BY_ERR_MEMORY;
     BY_TRY(by_generator_keep_top(r->generator, 0));
     for (int b = 0; b < r->batch; b++) {
         by_generator_rewind(r->generator, b, 0);
@@ -138,18 +162,38 @@ static void end(run *r)
     base_free(r->active);
     base_free(r->last);
     base_free(r->ahead);
+    base_free(r->again);
+    gen_recall_free(r->recall);
 }
 
 /* ---- feeding --------------------------------------------------------------------------------- */
 
-/* The last `fresh` tokens of a row go next. Where they do not fit, the row starts again with its end, half
- * the capacity long: the positions change, and every key with them, so nothing of the cache can stay. */
+/* The row starts again with the first `sinks` tokens and as many of the last as take half of what remains of the
+ * capacity. The positions change, and every key with them, so nothing of the cache can stay. */
+static void start_again(run *r, int row, int fresh)
+{
+    const by_generation *out = &r->result->rows[row];
+    const int sinks = r->spec->sinks;
+    const int last = BY_MIN(BY_MAX((r->capacity - sinks) / 2, 1), out->count - sinks);
+    by_generator_rewind(r->generator, row, 0);
+    r->queue.next[row] = out->tokens + out->count - last;
+    r->queue.left[row] = sinks + last;
+    gen_recall_skip(r->recall, row, r->queue.left[row] - BY_MIN(fresh, last));
+    if (!sinks)
+        return;
+    int32_t *again = r->again + (ptrdiff_t)row * r->capacity;
+    memcpy(again, out->tokens, sizeof *again * (size_t)sinks);
+    memcpy(again + sinks, r->queue.next[row], sizeof *again * (size_t)last);
+    r->queue.next[row] = again;
+}
+
+/* The last `fresh` tokens of a row go next. */
 static void queue(run *r, int row, int fresh)
 {
     const by_generation *out = &r->result->rows[row];
     if (fresh > r->capacity - by_generator_length(r->generator, row)) {
-        by_generator_rewind(r->generator, row, 0);
-        fresh = BY_MIN(BY_MAX(r->capacity / 2, 1), out->count);
+        start_again(r, row, fresh);
+        return;
     }
     r->queue.next[row] = out->tokens + out->count - fresh;
     r->queue.left[row] = fresh;
@@ -224,6 +268,8 @@ static by_status advance(run *r, int row)
     int32_t token;
     float logprob;
     const float *logits = by_generator_logits(r->generator, row);
+    if (logits && r->recall)
+        logits = gen_recall_mix(r->recall, row, logits);
     if (!logits)
         return base_error_status();
     by_explanation why = {.row = row, .step = out->count - out->prompt};
@@ -254,8 +300,8 @@ static by_status advance_all(run *r, int *going)
 /* Nothing but the likeliest token is asked for, so that the host need not see logits. */
 static bool is_plain(const by_generate_spec *spec)
 {
-    return (spec->no_logprobs || !spec->token) && !spec->explain && spec->sampling.temperature == 0 &&
-           !gen_is_constrained(&spec->sampling);
+    return (spec->no_logprobs || !spec->token) && !spec->explain && !spec->cache.size &&
+           spec->sampling.temperature == 0 && !gen_is_constrained(&spec->sampling);
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */

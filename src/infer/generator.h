@@ -25,6 +25,7 @@ typedef struct gen_pass {
     by_tensor *from;             /* (B) whose positions a row takes over first; NULL: rows stay */
     by_tensor *sources;          /* (B / beams) whose source a group has; NULL: its own, or there are none */
     by_tensor *logits;           /* (B, V) there */
+    by_tensor *features;         /* (B, T, C); NULL: nobody watches */
     by_tensor *best, *ids, *lse; /* (B, k), (B, k), (B): the highest of them; NULL with k = 0 */
 } gen_pass;
 
@@ -80,6 +81,12 @@ typedef struct gen_loop {
     int32_t *out;                               /* (32 B) */
 } gen_loop;
 
+/* Hears of the tokens that a row was fed, with their hidden states (count, width). */
+typedef struct gen_watch {
+    by_status (*fed)(void *user, int row, const int32_t *tokens, int count, const float *states, int width);
+    void *user;
+} gen_watch;
+
 struct by_generator {
     by_model *model;
     int batch, beams, capacity, vocab;
@@ -94,6 +101,7 @@ struct by_generator {
     gen_output out;
     gen_sources sources;
     gen_loop greedy;
+    gen_watch watch;                 /* fed NULL: nobody */
     struct gen_sequences *sequences; /* NULL: none was added yet */
 };
 

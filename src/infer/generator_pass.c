@@ -129,6 +129,8 @@ static by_status compile_pass(by_generator *g, gen_pass *p)
     by_io_feed(&io, "pick", p->pick);
     by_model_build(g->model, graph, &io);
     p->logits = by_output(graph, "logits", by_io_output(&io, "logits"));
+    if (g->watch.fed)
+        p->features = by_output(graph, "features", by_io_output(&io, "features"));
     if (p->top) {
         p->best = by_output(graph, "best", by_top(graph, p->logits, p->top, &p->ids, &p->lse));
         by_output(graph, "ids", p->ids);
@@ -184,7 +186,7 @@ static by_status choose_pass(by_generator *g, int width, gen_pass **out)
     gen_pass *p = *out = gen_find_pass(g, rows, width, g->beams > 1 && !leaders);
     if (!p)
         return BY_ERR_MEMORY;
-    if (p->program && p->top == g->out.top)
+    if (p->program && p->top == g->out.top && (p->features || !g->watch.fed))
         return BY_OK;
     by_program_free(p->program);
     p->program = NULL;
@@ -259,6 +261,22 @@ static by_status read_pass(by_generator *g, gen_pass *p, bool whole)
     return by_read_f32(p->program, p->lse, g->out.fresh_lse);
 }
 
+static by_status tell_watch(by_generator *g, const gen_pass *p, const int32_t *const *tokens)
+{
+    const int width = (int)by_dim(p->features, -1);
+    const ptrdiff_t row = (ptrdiff_t)p->width * width;
+    float *states = base_alloc_zero((size_t)p->rows * (size_t)row, sizeof *states);
+    by_status s = states ? by_read_f32(p->program, p->features, states) : BY_ERR_MEMORY;
+    for (int i = 0; i < p->rows && s == BY_OK; i++) {
+        const gen_row *r = &g->rows[g->in.rows[i]];
+        if (r->take)
+            s = g->watch.fed(g->watch.user, g->in.rows[i], tokens[g->in.rows[i]] + r->fed, r->take,
+                             states + i * row, width);
+    }
+    base_free(states);
+    return s;
+}
+
 /* A row has come to its end: keep its logits, or remember where they are. */
 static void keep_row(by_generator *g, gen_pass *p, int b, bool whole)
 {
@@ -324,6 +342,8 @@ by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *cou
         BY_TRY(run_pass(g, p));
         if (any)
             BY_TRY(read_pass(g, p, whole));
+        if (g->watch.fed)
+            BY_TRY(tell_watch(g, p, tokens));
         finish_pass(g, p, counts, whole);
     }
 }

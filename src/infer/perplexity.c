@@ -4,6 +4,7 @@
 #include "banyan/evaluate.h"
 #include "base/file.h"
 #include "data/tokens.h"
+#include "infer/windows.h"
 
 typedef struct windows {
     by_perplexity_spec spec; /* with every default filled in */
@@ -15,6 +16,10 @@ typedef struct windows {
     by_program *program;
     by_tensor *input, *targets, *loss;
     int32_t *rows, *wanted; /* (batch, seq) */
+    gen_token_fn *heard;    /* NULL: the mean loss of a batch is enough */
+    void *user;
+    by_tensor *features; /* (batch, seq, C), where somebody hears of each token; loss is (batch, seq) then */
+    float *losses, *states; /* of a batch: (batch, seq), (batch, seq, C) */
     by_perplexity_result *result;
 } windows;
 
@@ -101,6 +106,25 @@ static by_status check(windows *w)
     return BY_OK;
 }
 
+/* -log p of each target, (batch, seq) f32. */
+static by_tensor *token_losses(by_graph *g, by_tensor *logits, by_tensor *targets)
+{
+    const int64_t n = by_elements(targets), vocab = by_dim(logits, -1);
+    by_tensor *ids, *lse, *rows = by_reshape(g, logits, 2, (int64_t[]){n, vocab});
+    by_top(g, rows, 1, &ids, &lse);
+    rows = by_reshape(g, rows, 3, (int64_t[]){n, vocab, 1});
+    by_tensor *scores = by_take(g, rows, by_reshape(g, targets, 2, (int64_t[]){n, 1}));
+    return by_sub(g, lse, by_cast(g, by_reshape(g, scores, 1, &n), BY_F32));
+}
+
+static by_status make_token_rows(windows *w, int64_t width)
+{
+    const size_t n = (size_t)w->spec.batch * (size_t)w->spec.seq;
+    w->losses = base_alloc_zero(n, sizeof *w->losses);
+    w->states = base_alloc_zero(n * (size_t)width, sizeof *w->states);
+    return w->losses && w->states ? BY_OK : BY_ERR_MEMORY;
+}
+
 static by_status compile(windows *w)
 {
     by_perplexity_spec *s = &w->spec;
@@ -121,9 +145,16 @@ static by_status compile(windows *w)
     by_model_io io = {0};
     by_io_feed(&io, "tokens", w->input);
     by_model_build(w->model, g, &io);
-    w->loss = by_model_loss(w->model, g, &io, w->targets, NULL);
-    w->program = by_compile(g, &(by_compile_spec){.loss = w->loss});
-    return w->program ? BY_OK : base_error_status();
+    if (w->heard) {
+        w->features = by_output(g, "features", by_io_output(&io, "features"));
+        w->loss = by_output(g, "losses", token_losses(g, by_io_output(&io, "logits"), w->targets));
+    } else {
+        w->loss = by_model_loss(w->model, g, &io, w->targets, NULL);
+    }
+    w->program = by_compile(g, &(by_compile_spec){.loss = w->heard ? NULL : w->loss});
+    if (!w->program)
+        return base_error_status();
+    return w->heard ? make_token_rows(w, by_dim(w->features, -1)) : BY_OK;
 }
 
 /* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Those that the window before has predicted do
@@ -144,6 +175,45 @@ static by_status fill_window(windows *w, int64_t i, int32_t *row, int32_t *wante
     return BY_OK;
 }
 
+static by_status check_loss(double loss, int64_t window)
+{
+    return isfinite(loss)
+               ? BY_OK
+               : base_fail(BY_ERR_NUMERIC, "the loss is %g in window %lld", loss, (long long)window);
+}
+
+/* Tells of every token that counts. */
+static by_status tell_tokens(windows *w, int64_t first)
+{
+    const int width = (int)by_dim(w->features, -1);
+    BY_TRY(by_read_f32(w->program, w->loss, w->losses));
+    BY_TRY(by_read_f32(w->program, w->features, w->states));
+    for (int64_t i = 0; i < (int64_t)w->spec.batch * w->spec.seq; i++) {
+        if (w->wanted[i] < 0)
+            continue;
+        BY_TRY(check_loss((double)w->losses[i], first + i / w->spec.seq));
+        BY_TRY(
+            w->heard(w->user, w->rows[i], w->wanted[i], (double)w->losses[i], w->states + i * width, width));
+        w->result->nats += (double)w->losses[i];
+    }
+    return BY_OK;
+}
+
+static by_status write_targets(windows *w)
+{
+    const size_t n = (size_t)w->spec.batch * (size_t)w->spec.seq;
+    if (!w->heard)
+        return by_write(w->program, w->targets, w->wanted, n * sizeof *w->wanted);
+    int32_t *ids = base_alloc_zero(n, sizeof *ids); /* any token will do where none is wanted */
+    if (!ids)
+        return BY_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        ids[i] = BY_MAX(w->wanted[i], 0);
+    by_status s = by_write(w->program, w->targets, ids, n * sizeof *ids);
+    base_free(ids);
+    return s;
+}
+
 static by_status run_batch(windows *w, int64_t first)
 {
     const size_t seq = (size_t)w->spec.seq, bytes = (size_t)w->spec.batch * seq * sizeof *w->rows;
@@ -152,14 +222,14 @@ static by_status run_batch(windows *w, int64_t first)
     for (int b = 0; b < w->spec.batch; b++)
         BY_TRY(fill_window(w, first + b, w->rows + (size_t)b * seq, w->wanted + (size_t)b * seq, &counted));
     BY_TRY(by_write(w->program, w->input, w->rows, bytes));
-    BY_TRY(by_write(w->program, w->targets, w->wanted, bytes));
+    BY_TRY(write_targets(w));
     BY_TRY(by_run(w->program));
+    w->result->tokens += counted;
+    if (w->heard)
+        return tell_tokens(w, first);
     BY_TRY(by_read_f32(w->program, w->loss, &loss));
     w->result->nats += (double)loss * (double)counted;
-    w->result->tokens += counted;
-    return isfinite(loss)
-               ? BY_OK
-               : base_fail(BY_ERR_NUMERIC, "the loss is %g in window %lld", (double)loss, (long long)first);
+    return check_loss((double)loss, first);
 }
 
 static by_status run(windows *w, const char *const *files, int count)
@@ -182,20 +252,29 @@ static by_status run(windows *w, const char *const *files, int count)
     return BY_OK;
 }
 
+by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const *files, int count,
+                           const by_perplexity_spec *spec, gen_token_fn *fn, void *user,
+                           by_perplexity_result *out)
+{
+    windows w = {.spec = *spec, .model = m, .tokenizer = t, .result = out, .heard = fn, .user = user};
+    *out = (by_perplexity_result){0};
+    by_status s = run(&w, files, count);
+    out->plain_nats = out->nats;
+    by_program_free(w.program);
+    data_tokens_free(w.tokens);
+    if (w.scratch)
+        base_dir_remove(w.scratch);
+    void *const host[] = {w.scratch, w.rows, w.wanted, w.losses, w.states};
+    for (int i = 0; i < BY_COUNT(host); i++)
+        base_free(host[i]);
+    return s;
+}
+
 by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                         const by_perplexity_spec *spec, by_perplexity_result *out)
 {
     if (!m || !files || !spec || !out)
         return base_fail_missing(m ? "files, by_perplexity_spec or by_perplexity_result" : "model");
-    windows w = {.spec = *spec, .model = m, .tokenizer = t, .result = out};
-    *out = (by_perplexity_result){0};
-    by_status s = run(&w, files, count);
-    by_program_free(w.program);
-    data_tokens_free(w.tokens);
-    if (w.scratch)
-        base_dir_remove(w.scratch);
-    base_free(w.scratch);
-    base_free(w.rows);
-    base_free(w.wanted);
-    return s;
+    return spec->cache.size ? gen_cache_perplexity(m, t, files, count, spec, out)
+                            : gen_read_windows(m, t, files, count, spec, NULL, NULL, out);
 }
