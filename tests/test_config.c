@@ -184,6 +184,7 @@ static void test_refused_by_name(void **state)
         {"llama", "\"num_attention_heads\": 4, \"num_key_value_heads\": 3",
          "num_attention_heads (4) is not a multiple of num_key_value_heads (3)"},
         {"llama", "\"hidden_size\": 60, \"num_attention_heads\": 4", "head_dim is 15"},
+        {"linformer", "\"projection_sharing\": \"heads\"", "projection_sharing is \"heads\""},
         {"gpt2", "\"problem_type\": \"guess\"", "problem_type \"guess\""},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {

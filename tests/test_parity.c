@@ -160,10 +160,23 @@ static void test_train_gpt2(void **state)
 static void test_encoders(void **state)
 {
     (void)state;
-    static const char *const cases[] = {
-        "bert-pretrain", "bert-classify",    "bert-qa",         "bert-regression",     "bert-token-classify",
-        "roberta-mlm",   "roberta-classify", "distilbert-mlm",  "distilbert-classify", "albert-pretrain",
-        "xlm-mlm",       "xlm-clm",          "xlm-roberta-mlm", "train-bert"};
+    static const char *const cases[] = {"bert-pretrain",
+                                        "bert-classify",
+                                        "bert-qa",
+                                        "bert-regression",
+                                        "bert-token-classify",
+                                        "roberta-mlm",
+                                        "roberta-classify",
+                                        "distilbert-mlm",
+                                        "distilbert-classify",
+                                        "albert-pretrain",
+                                        "xlm-mlm",
+                                        "xlm-clm",
+                                        "xlm-roberta-mlm",
+                                        "train-bert",
+                                        "linformer-mlm-headwise",
+                                        "linformer-mlm-kv",
+                                        "linformer-mlm-layerwise"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

@@ -4,33 +4,8 @@
 #include "base/base.h"
 #include "models/models.h"
 
-typedef struct bert_config {
-    int vocab, context, segments, width, layers, heads, inner, pad;
-    float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
-    by_act act;
-    bool causal;
-    arch_head head;
-} bert_config;
-
-static const arch_field fields[] = {
-    ARCH_INT_FIELD(bert_config, vocab, "vocab_size", 30522, 1, 1 << 24, ARCH_ROLE_VOCAB),
-    ARCH_INT_FIELD(bert_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
-    ARCH_INT_FIELD(bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),
-    ARCH_INT_FIELD(bert_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
-    ARCH_INT_FIELD(bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
-    ARCH_INT_FIELD(bert_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),
-    ARCH_INT_FIELD(bert_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),
-    ARCH_ACT_FIELD(bert_config, act, "hidden_act", BY_GELU),
-    ARCH_FLOAT_FIELD(bert_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(bert_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,
-                     ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(bert_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
-    ARCH_INT_FIELD(bert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
-    ARCH_FLOAT_FIELD(bert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
-    {"is_decoder", ARCH_FIELD_BOOL, offsetof(bert_config, causal), false, 0, 1, ARCH_ROLE_CAUSAL},
-    ARCH_TIED_FIELD(bert_config),
-};
+static const arch_field fields[] = {ARCH_BERT_FIELDS(30522, 512, 0, BY_GELU), ARCH_LABEL_DROP_FIELD,
+                                    ARCH_IS_DECODER_FIELD};
 
 static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 512},   {"mini", 4, 4, 256, 512},   {"small", 4, 8, 512, 512},
@@ -107,30 +82,37 @@ static const arch_head_row heads[] = {
     {BY_TASK_PRETRAIN, arch_put_mlm, NULL, 0},
     {BY_TASK_PRETRAIN, put_next, "cls.seq_relationship", 0},
     {BY_TASK_NEXT, put_next, "cls.seq_relationship", 0},
-    {BY_TASK_CLASSIFY, arch_put_label, "classifier", offsetof(bert_config, label_drop)},
-    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(bert_config, label_drop)},
-    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(bert_config, label_drop)},
+    {BY_TASK_CLASSIFY, arch_put_label, "classifier", offsetof(arch_bert_config, label_drop)},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(arch_bert_config, label_drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(arch_bert_config, label_drop)},
     {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
     {.put = NULL},
 };
 
-static void build(by_graph *g, const void *config, by_model_io *io)
+nn_encoder_spec arch_bert_layer(const arch_bert_config *c)
 {
-    const bert_config *c = config;
-    by_scope_push(g, "bert");
+    return (nn_encoder_spec){.attention.op = {.heads = c->heads,
+                                              .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
+                                              .dropout = c->attn_drop},
+                             .inner = c->inner,
+                             .act = c->act,
+                             .eps = c->eps,
+                             .std = c->std,
+                             .drop1 = c->drop,
+                             .drop2 = c->drop};
+}
+
+void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                     nn_attend attend, const void *user)
+{
+    nn_encoder_spec layer = arch_bert_layer(c);
+    layer.attention.attend = attend;
+    layer.attention.user = user;
+    by_scope_push(g, "%s", body);
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1}, c->eps, c->std,
         c->drop);
-    x = arch_bert_layers(g, io, x, c->layers,
-                         (nn_encoder_spec){.attention.op = {.heads = c->heads,
-                                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                                            .dropout = c->attn_drop},
-                                           .inner = c->inner,
-                                           .act = c->act,
-                                           .eps = c->eps,
-                                           .std = c->std,
-                                           .drop1 = c->drop,
-                                           .drop2 = c->drop});
+    x = arch_bert_layers(g, io, x, c->layers, layer);
     if (is_pooled(io->task))
         by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
@@ -149,18 +131,24 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                    &(arch_top){.config = c, .table = table, .std = c->std, .drop = c->drop, .mlm = &mlm});
 }
 
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    arch_bert_build(g, config, io, "bert", NULL, NULL);
+}
+
 static by_status check(const void *config)
 {
-    const bert_config *c = config;
+    const arch_bert_config *c = config;
     return arch_check_heads(c->width, c->heads);
 }
 
 static bool is_causal(const void *config)
 {
-    return ((const bert_config *)config)->causal;
+    return ((const arch_bert_config *)config)->causal;
 }
 
-static const arch_alias copies[] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"}, {.key = NULL}};
+const arch_alias arch_bert_copies[] = {{"cls.predictions.decoder.bias", "cls.predictions.bias"},
+                                       {.key = NULL}};
 
 const arch_family arch_bert = {
     .family = "bert",
@@ -179,12 +167,12 @@ const arch_family arch_bert = {
     .prefix = "bert.",
     .head = "cls.predictions.decoder.weight",
     .table = "bert.embeddings.word_embeddings.weight",
-    .head_offset = offsetof(bert_config, head),
-    .copies = copies,
+    .head_offset = offsetof(arch_bert_config, head),
+    .copies = arch_bert_copies,
     .tokens = {-1, 0, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(bert_config),
+    .config_size = sizeof(arch_bert_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,

@@ -153,7 +153,7 @@ typedef struct arch_family {
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer, arch_llama, arch_gptj;
+    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -300,7 +300,41 @@ extern const char *const arch_bart_optional[];
 void arch_bart_build(by_graph *g, const void *config, by_model_io *io);
 by_status arch_bart_check(const void *config);
 
-/* ---- what the relatives of BERT share (bert.c) ------------------------------------------------ */
+/* ---- what the relatives of BERT and RoBERTa share (bert.c, roberta.c) ------------------------- */
+
+/* The configuration of a relative begins with this one. */
+typedef struct arch_bert_config {
+    int vocab, context, segments, width, layers, heads, inner, pad;
+    float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
+    by_act act;
+    bool causal;
+    arch_head head;
+} arch_bert_config;
+#define ARCH_BERT_FIELDS(words, positions, padding, activation)                                            \
+    ARCH_INT_FIELD(arch_bert_config, vocab, "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),             \
+        ARCH_INT_FIELD(arch_bert_config, context, "max_position_embeddings", positions, 1, 1 << 24,        \
+                       ARCH_ROLE_CONTEXT),                                                                 \
+        ARCH_INT_FIELD(arch_bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),  \
+        ARCH_INT_FIELD(arch_bert_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
+        ARCH_INT_FIELD(arch_bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS,                \
+                       ARCH_ROLE_LAYERS),                                                                  \
+        ARCH_INT_FIELD(arch_bert_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),      \
+        ARCH_INT_FIELD(arch_bert_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),   \
+        ARCH_INT_FIELD(arch_bert_config, pad, "pad_token_id", padding, 0, 1 << 24, ARCH_ROLE_PAD),         \
+        ARCH_ACT_FIELD(arch_bert_config, act, "hidden_act", activation),                                   \
+        ARCH_FLOAT_FIELD(arch_bert_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT), \
+        ARCH_FLOAT_FIELD(arch_bert_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,       \
+                         ARCH_ROLE_DROPOUT),                                                               \
+        ARCH_FLOAT_FIELD(arch_bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
+        ARCH_FLOAT_FIELD(arch_bert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
+        ARCH_TIED_FIELD(arch_bert_config)
+/* Fields that some of them lack. */
+#define ARCH_LABEL_DROP_FIELD \
+    ARCH_FLOAT_FIELD(arch_bert_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT)
+#define ARCH_IS_DECODER_FIELD                                                                            \
+    {                                                                                                    \
+        "is_decoder", ARCH_FIELD_BOOL, offsetof(arch_bert_config, causal), false, 0, 1, ARCH_ROLE_CAUSAL \
+    }
 
 typedef struct arch_bert_sizes {
     int64_t vocab, context, segments, width;
@@ -311,5 +345,15 @@ by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_si
 /* The names are BERT's; the rest is as in the spec. */
 by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec spec);
 by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std); /* of the tokens */
+nn_encoder_spec arch_bert_layer(const arch_bert_config *c); /* what a configuration says about a layer */
+
+/* Build the whole model. The body is in the scope `body`; attend NULL: ordinary attention. */
+void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                     nn_attend attend, const void *user);
+void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                        nn_attend attend, const void *user);
+extern const arch_alias arch_bert_copies[], arch_roberta_copies[];
+by_status arch_roberta_check(const void *config);
+int arch_roberta_first_position(const void *config);
 
 #endif

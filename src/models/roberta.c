@@ -5,35 +5,10 @@
 #include "base/base.h"
 #include "models/models.h"
 
-typedef struct roberta_config {
-    int vocab, context, segments, width, layers, heads, inner, pad;
-    float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
-    by_act act;
-    bool causal;
-    arch_head head;
-} roberta_config;
-
-#define FIELDS(words)                                                                                        \
-    ARCH_INT_FIELD(roberta_config, vocab, "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),                 \
-        ARCH_INT_FIELD(roberta_config, context, "max_position_embeddings", 512, 1, 1 << 24,                  \
-                       ARCH_ROLE_CONTEXT),                                                                   \
-        ARCH_INT_FIELD(roberta_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),      \
-        ARCH_INT_FIELD(roberta_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),              \
-        ARCH_INT_FIELD(roberta_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS), \
-        ARCH_INT_FIELD(roberta_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),          \
-        ARCH_INT_FIELD(roberta_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),       \
-        ARCH_INT_FIELD(roberta_config, pad, "pad_token_id", 1, 0, 1 << 24, ARCH_ROLE_PAD),                   \
-        ARCH_ACT_FIELD(roberta_config, act, "hidden_act", BY_GELU),                                          \
-        ARCH_FLOAT_FIELD(roberta_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),     \
-        ARCH_FLOAT_FIELD(roberta_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,           \
-                         ARCH_ROLE_DROPOUT),                                                                 \
-        ARCH_FLOAT_FIELD(roberta_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT), \
-        ARCH_FLOAT_FIELD(roberta_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),                \
-        ARCH_FLOAT_FIELD(roberta_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),             \
-        {"is_decoder", ARCH_FIELD_BOOL, offsetof(roberta_config, causal), false, 0, 1, ARCH_ROLE_CAUSAL},    \
-        ARCH_TIED_FIELD(roberta_config)
-
-static const arch_field roberta_fields[] = {FIELDS(50265)}, fields[] = {FIELDS(30522)};
+static const arch_field roberta_fields[] = {ARCH_BERT_FIELDS(50265, 512, 1, BY_GELU), ARCH_LABEL_DROP_FIELD,
+                                            ARCH_IS_DECODER_FIELD},
+                        fields[] = {ARCH_BERT_FIELDS(30522, 512, 1, BY_GELU), ARCH_LABEL_DROP_FIELD,
+                                    ARCH_IS_DECODER_FIELD};
 
 static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 514},
@@ -54,30 +29,24 @@ static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const a
 static const arch_head_row heads[] = {
     {BY_TASK_LM, arch_put_mlm, NULL, 0},
     {BY_TASK_MLM, arch_put_mlm, NULL, 0},
-    {BY_TASK_CLASSIFY, put_label, "classifier.out_proj", offsetof(roberta_config, label_drop)},
-    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(roberta_config, drop)},
-    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(roberta_config, label_drop)},
+    {BY_TASK_CLASSIFY, put_label, "classifier.out_proj", offsetof(arch_bert_config, label_drop)},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(arch_bert_config, drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(arch_bert_config, label_drop)},
     {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
     {.put = NULL},
 };
 
-static void build(by_graph *g, const void *config, by_model_io *io)
+void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                        nn_attend attend, const void *user)
 {
-    const roberta_config *c = config;
-    by_scope_push(g, "roberta");
+    nn_encoder_spec layer = arch_bert_layer(c);
+    layer.attention.attend = attend;
+    layer.attention.user = user;
+    by_scope_push(g, "%s", body);
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps,
         c->std, c->drop);
-    x = arch_bert_layers(g, io, x, c->layers,
-                         (nn_encoder_spec){.attention.op = {.heads = c->heads,
-                                                            .mask = c->causal ? BY_MASK_CAUSAL : BY_MASK_NONE,
-                                                            .dropout = c->attn_drop},
-                                           .inner = c->inner,
-                                           .act = c->act,
-                                           .eps = c->eps,
-                                           .std = c->std,
-                                           .drop1 = c->drop,
-                                           .drop2 = c->drop});
+    x = arch_bert_layers(g, io, x, c->layers, layer);
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)
         by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
@@ -96,9 +65,14 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                    &(arch_top){.config = c, .table = table, .std = c->std, .drop = c->drop, .mlm = &mlm});
 }
 
-static by_status check(const void *config)
+static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    const roberta_config *c = config;
+    arch_roberta_build(g, config, io, "roberta", NULL, NULL);
+}
+
+by_status arch_roberta_check(const void *config)
+{
+    const arch_bert_config *c = config;
     if (c->pad < 0)
         return base_fail(BY_ERR_UNSUPPORTED, "pad_token_id is null; positions are counted from it");
     if (c->context <= c->pad + 1)
@@ -108,18 +82,18 @@ static by_status check(const void *config)
     return arch_check_heads(c->width, c->heads);
 }
 
-static int first_position(const void *config)
+int arch_roberta_first_position(const void *config)
 {
-    return ((const roberta_config *)config)->pad + 1;
+    return ((const arch_bert_config *)config)->pad + 1;
 }
 
 static bool is_causal(const void *config)
 {
-    return ((const roberta_config *)config)->causal;
+    return ((const arch_bert_config *)config)->causal;
 }
 
 /* Published models have one segment, and vocabularies of their own. */
-static void adjust(roberta_config *c, int vocab)
+static void adjust(arch_bert_config *c, int vocab)
 {
     c->segments = 1;
     c->vocab = vocab;
@@ -143,7 +117,7 @@ static void adjust_camembert(const char *preset, void *config)
     adjust(config, 32005);
 }
 
-static const arch_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.key = NULL}};
+const arch_alias arch_roberta_copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.key = NULL}};
 
 #define ROBERTA(name)                                                                                      \
     .classes = {[BY_TASK_LM] = name "ForCausalLM",                                                         \
@@ -154,10 +128,10 @@ static const arch_alias copies[] = {{"lm_head.decoder.bias", "lm_head.bias"}, {.
                 [BY_TASK_CHOICE] = name "ForMultipleChoice",                                               \
                 [BY_TASK_FEATURES] = name "Model"},                                                        \
     .pretrained = BY_TASK_MLM, .objective = "mlm", .prefix = "roberta.", .head = "lm_head.decoder.weight", \
-    .table = "roberta.embeddings.word_embeddings.weight", .head_offset = offsetof(roberta_config, head),   \
-    .copies = copies, .tokens = {2, 1, -1}, .is_causal = is_causal, .config_size = sizeof(roberta_config), \
-    .presets = presets, .n_presets = BY_COUNT(presets), .check = check, .first_position = first_position,  \
-    .build = build
+    .table = "roberta.embeddings.word_embeddings.weight", .head_offset = offsetof(arch_bert_config, head), \
+    .copies = arch_roberta_copies, .tokens = {2, 1, -1}, .is_causal = is_causal,                           \
+    .config_size = sizeof(arch_bert_config), .presets = presets, .n_presets = BY_COUNT(presets),           \
+    .check = arch_roberta_check, .first_position = arch_roberta_first_position, .build = build
 
 const arch_family arch_roberta = {.family = "roberta",
                                   .title = "RoBERTa (Liu et al. 2019)",

@@ -59,8 +59,9 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *
         q = nn_rotary(g, q, s->positions, dim, s->rope);
         k = nn_rotary(g, k, s->positions, dim, s->rope);
     }
-    by_tensor *y = from ? nn_attend_over(g, q, k, v, s->cache, s->layer, &s->op)
-                        : nn_attend_source(g, q, s->cache, s->layer, &s->op);
+    by_tensor *y = s->attend ? s->attend(g, s, x, q, k, v)
+                   : from    ? nn_attend_over(g, q, k, v, s->cache, s->layer, &s->op)
+                             : nn_attend_source(g, q, s->cache, s->layer, &s->op);
     y = nn_linear(g, s->out, y,
                   &(nn_linear_spec){.out = by_dim(x, -1),
                                     .conv1d = s->conv1d,

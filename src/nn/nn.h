@@ -57,7 +57,12 @@ by_tensor *nn_rotary(by_graph *g, by_tensor *x, by_tensor *positions, int head_d
 /* Attention with its projections: self-, cross- and cached attention. `op` has the properties of the op
  * itself (banyan/graph.h): heads, key/value heads, masks, patterns, biases, dropout, weights. Names are
  * relative to the scope `name`. */
-typedef struct nn_attention_spec {
+typedef struct nn_attention_spec nn_attention_spec;
+/* What stands between the projections: q (B, T, H*D), k and v (B, S, Hkv*D) -> (B, T, H*D). x is what q was
+ * projected from. */
+typedef by_tensor *(*nn_attend)(by_graph *g, const nn_attention_spec *spec, by_tensor *x, by_tensor *q,
+                                by_tensor *k, by_tensor *v);
+struct nn_attention_spec {
     by_attention_spec op;
     const char *qkv;                       /* one projection for queries, keys and values; NULL: one each */
     const char *query, *key, *value, *out; /* projections; `out` is of the result */
@@ -68,7 +73,9 @@ typedef struct nn_attention_spec {
     int layer;                             /* which pair of the cache */
     const nn_rope *rope;                   /* rotary positions of queries and keys, or NULL */
     by_tensor *positions;                  /* (B, T) i32, for them */
-} nn_attention_spec;
+    nn_attend attend;                      /* NULL: the op; else there is one projection each, and no cache */
+    const void *user;                      /* for attend */
+};
 /* from: the source of keys and values: x itself, or the output of an encoder. NULL: they are in the cache,
  * where nn_attention_keep has put them. name NULL: the present scope. */
 by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *from,
