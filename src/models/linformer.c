@@ -31,6 +31,11 @@ static const arch_preset presets[] = {
     {"small", 4, 8, 512, 512},
     {"base", 12, 12, 768, 512},
     {"long", 12, 12, 768, 4096},
+    {"tiny-none", 2, 2, 128, 512},
+    {"tiny-key-value", 2, 2, 128, 512},
+    {"tiny-layerwise", 2, 2, 128, 512},
+    {"base-layerwise", 12, 12, 768, 512},
+    {"long-layerwise", 12, 12, 768, 4096},
 };
 
 /* The first T columns of a projection (k, n), or (H, k, n) with one for every head. */
@@ -117,13 +122,17 @@ static bool write(cJSON *json, const void *config)
            base_json_put(json, "projection_sharing", cJSON_CreateString(sharing_names[c->sharing]));
 }
 
-/* The paper's ratio for 512 positions, and no more than it uses for long texts. */
+/* k is the paper's for 512 positions, and no more than it uses for long texts. What follows the '-' in the name
+ * of a preset says who shares. */
 static void adjust(const char *preset, void *config)
 {
     linformer_config *c = config;
-    (void)preset;
+    const char *who = strchr(preset, '-');
     c->projected = BY_MIN(BY_MAX(c->bert.context / 4, 1), 256);
     c->sharing = SHARE_HEADS;
+    for (int i = 0; who && i < BY_COUNT(sharing_names); i++)
+        if (strcmp(who + 1, sharing_names[i]) == 0)
+            c->sharing = (sharing)i;
 }
 
 static const arch_key keys[] = {{.key = "projection_sharing"}, {.key = NULL}};
