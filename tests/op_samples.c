@@ -1077,6 +1077,7 @@ typedef struct attention_case {
     int second;      /* axes of a bias by key besides one by distance; 0: none */
     int pairs;       /* axes of a pair mask; 0: none */
     bool bytes;      /* which is u8 */
+    int block;       /* and has an entry for this many queries and keys; 0: one */
     bool empty_zero; /* queries that see nothing give zeros */
 } attention_case;
 
@@ -1084,6 +1085,7 @@ typedef struct attention_case {
 #define BLOCKS  .kind = BY_PATTERN_BLOCKS
 #define STRIDED .kind = BY_PATTERN_STRIDED
 #define FIXED   .kind = BY_PATTERN_FIXED
+#define SINKS   .kind = BY_PATTERN_SINKS
 
 static const attention_case attentions[] = {
     {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
@@ -1135,6 +1137,11 @@ static const attention_case attentions[] = {
      .pattern = {FIXED, .length = 80, .after = 3, .part = 2}},
     {1, 70, 140, 1, 1, 17, BY_MASK_CAUSAL, ALL_SEEN, 0,
      .pattern = {FIXED, .length = 24, .after = 24, .part = 1}},
+    {2, 150, 157, 2, 2, 16, BY_MASK_NONE, SOME_HIDDEN, 0, .empty_zero = true,
+     .pattern = {SINKS, .length = 7, .before = 9, .after = 9}},
+    {1, 140, 240, 2, 1, 24, BY_MASK_NONE, ALL_SEEN, 0.1f, .weights = true,
+     .pattern = {SINKS, .length = 70, .before = 3, .after = 2}},
+    {1, 3, 300, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {SINKS, .length = 4, .before = 20}},
     /* biases, by key and by distance, and all of it together */
     {2, 9, 0, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = true, .bias = BIAS_ALL},
     {2, 70, 67, 1, 1, 5, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS},
@@ -1170,6 +1177,13 @@ static const attention_case attentions[] = {
      .zero = 11},
     {2, 3, 130, 2, 1, 16, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS | BIAS_HEAD, .entries = 40, .zero = 20,
      .second = BIAS | BIAS_ROW, .pairs = BIAS_ALL, .bytes = true, .empty_zero = true},
+    /* pair masks by blocks, of which none, some or all are in a tile */
+    {2, 150, 0, 2, 2, 16, BY_MASK_NONE, SOME_HIDDEN, 0, .weights = true, .pairs = BIAS_ALL, .block = 64,
+     .empty_zero = true},
+    {1, 70, 140, 2, 1, 24, BY_MASK_NONE, ALL_SEEN, 0.1f, .pairs = BIAS | BIAS_HEAD | BIAS_ROW, .block = 10},
+    {1, 200, 0, 2, 1, 64, BY_MASK_NONE, ALL_SEEN, 0, .pairs = BIAS | BIAS_ROW, .bytes = true, .block = 128,
+     .empty_zero = true},
+    {2, 3, 130, 2, 1, 16, BY_MASK_NONE, ALL_SEEN, 0, .pairs = BIAS_ALL, .block = 16},
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };
@@ -1213,11 +1227,12 @@ static gr_node *attend(by_op_sample *s, const attention_case *c)
                                     .scale = 1 / sqrtf((float)c->dim),
                                     .dropout = c->dropout,
                                     .relative_zero = c->zero,
+                                    .pair_block = c->block,
                                     .empty_zero = c->empty_zero},
                            .head_dim = c->dim,
                            .packed = c->keys == 0};
     const int64_t keys = a.packed ? c->queries : c->keys, width = (int64_t)c->heads * c->dim;
-    const int64_t kv_width = (int64_t)c->kv_heads * c->dim;
+    const int64_t kv_width = (int64_t)c->kv_heads * c->dim, block = c->block ? c->block : 1;
     by_tensor *q = operand(s, SHAPE(c->batch, c->queries, a.packed ? width + 2 * kv_width : width));
     by_tensor *k = a.packed ? NULL : operand(s, SHAPE(c->batch, keys, kv_width));
     by_tensor *v = a.packed ? NULL : operand(s, SHAPE(c->batch, keys, kv_width));
@@ -1233,8 +1248,9 @@ static gr_node *attend(by_op_sample *s, const attention_case *c)
     by_tensor *bias =
         c->bias ? bias_for(s, c->bias, c->batch, c->heads, c->queries, c->entries ? c->entries : keys) : NULL;
     by_tensor *second = c->second ? bias_for(s, c->second, c->batch, c->heads, c->queries, keys) : NULL;
-    by_tensor *pairs =
-        c->pairs ? pairs_for(s, c->pairs, c->bytes, c->batch, c->heads, c->queries, keys) : NULL;
+    by_tensor *pairs = c->pairs ? pairs_for(s, c->pairs, c->bytes, c->batch, c->heads,
+                                            (c->queries + block - 1) / block, (keys + block - 1) / block)
+                                : NULL;
     return NODE(ATTENTION, &a, q, k, v, mask, prefix, c->entries ? second : bias, c->entries ? bias : NULL,
                 pairs);
 }

@@ -176,6 +176,7 @@ typedef struct problem {
     int second; /* axes of a bias by key besides one by distance */
     int pairs;  /* axes of a pair mask */
     bool bytes; /* which is u8 */
+    int block;  /* and has an entry for this many queries and keys; 0: one */
     bool empty_zero;
 } problem;
 
@@ -197,6 +198,7 @@ static const gr_attention_attr *attributes(const problem *p)
                                                          : BY_MASK_NONE,
                                      .pattern = p->pattern,
                                      .relative_zero = p->zero,
+                                     .pair_block = p->block,
                                      .empty_zero = p->empty_zero,
                                      .scale = 0.75f / sqrtf((float)p->d),
                                      .dropout = p->dropout},
@@ -257,6 +259,8 @@ static bool in_pattern(const by_pattern *x, double p, double s)
     switch (x->kind) {
     case BY_PATTERN_WINDOW:
         return -x->before <= s - p && s - p <= x->after;
+    case BY_PATTERN_SINKS:
+        return (-x->before <= s - p && s - p <= x->after) || s < l;
     case BY_PATTERN_BLOCKS:
         return -x->before <= ss - ps && ss - ps <= x->after;
     case BY_PATTERN_STRIDED:
@@ -273,17 +277,30 @@ static bool in_pattern(const by_pattern *x, double p, double s)
     return x->part == 0 ? first || second : x->part == 1 ? first : second;
 }
 
-/* The row of (b, h, t) in a tensor with these axes. */
-static int64_t row_of(const problem *p, int axes, int64_t b, int64_t h, int64_t t)
+/* The row of (b, h, t) in a tensor with these axes and `rows` for every head. */
+static int64_t row_in(const problem *p, int axes, int64_t b, int64_t h, int64_t t, int64_t rows)
 {
     int64_t row = axes & BIAS_BATCH ? b : 0;
     row = axes & BIAS_HEAD ? row * p->h + h : row;
-    return axes & BIAS_ROW ? row * p->t + t : row;
+    return axes & BIAS_ROW ? row * rows + t : row;
+}
+
+static int64_t row_of(const problem *p, int axes, int64_t b, int64_t h, int64_t t)
+{
+    return row_in(p, axes, b, h, t, p->t);
+}
+
+/* Blocks of n queries or keys. */
+static int64_t blocks_of(const problem *p, int64_t n)
+{
+    const int64_t block = p->block ? p->block : 1;
+    return (n + block - 1) / block;
 }
 
 static bool visible(const problem *p, const reference *r, int64_t b, int64_t h, int64_t t, int64_t s)
 {
-    if (r->pairs && r->pairs[row_of(p, p->pairs, b, h, t) * r->keys + s] == 0)
+    const int64_t block = p->block ? p->block : 1, rows = blocks_of(p, p->t);
+    if (r->pairs && r->pairs[row_in(p, p->pairs, b, h, t / block, rows) * r->keys + s / block] == 0)
         return false;
 
     const int64_t at = p->s - p->t + t;
@@ -407,7 +424,10 @@ static by_tensor *bias_tensor(const problem *p, int axes, by_dtype type, int64_t
 /* Two pairs in three are seen; the first row sees nothing. */
 static by_tensor *pair_tensor(const problem *p, int64_t keys)
 {
-    by_tensor *t = bias_tensor(p, p->pairs, p->bytes ? BY_U8 : BY_I32, keys);
+    problem blocks = *p;
+    blocks.t = blocks_of(p, p->t);
+    keys = blocks_of(p, keys);
+    by_tensor *t = bias_tensor(&blocks, p->pairs, p->bytes ? BY_U8 : BY_I32, keys);
     for (size_t i = 0; i < elements(t); i++) {
         const int seen = (int64_t)i >= keys && base_philox_at(4, 0, i).v[0] % 3 != 0;
         if (p->bytes)
@@ -702,6 +722,10 @@ static const by_pattern patterns[] = {
     {BY_PATTERN_FIXED, .length = 90, .after = 90},
     {BY_PATTERN_FIXED, .length = 20, .part = 1},
     {BY_PATTERN_FIXED, .length = 75, .after = 3, .part = 2},
+    {BY_PATTERN_SINKS, .length = 1, .before = 5, .after = 5},
+    {BY_PATTERN_SINKS, .length = 67, .before = 20, .after = 3},
+    {BY_PATTERN_SINKS, .length = 3, .before = 2, .after = -1},
+    {BY_PATTERN_SINKS, .length = 1000, .before = 2, .after = 2},
 };
 
 /* Each pattern under each mask, among them queries that see nothing; T = S, T < S, T > S, and few queries. */
@@ -776,6 +800,9 @@ static void test_pair_masks(void **state)
             check_in_turn(&p);
             p.bias = axes, p.entries = 31, p.zero = 20, p.second = BIAS_ALL - axes + 1;
             check_in_turn(&p);
+            p.bias = 0, p.entries = 0, p.second = 0;
+            for (p.block = 5; p.block <= 64; p.block += 59)
+                check_in_turn(&p);
         }
 }
 
@@ -824,6 +851,9 @@ static void test_reach(void **state)
                 for (int i = 0; i < SIDE * SIDE; i++)
                     seen += in_pattern(&patterns[j], p + i / SIDE, s + i % SIDE);
                 assert_int_equal(gr_reach_meets(&r, p, p + SIDE - 1, s, s + SIDE - 1), seen > 0);
+                for (int k = s; k < gr_reach_skip(&r, p, s, SIDE); k++)
+                    for (int i = 0; i < SIDE; i++)
+                        assert_false(in_pattern(&patterns[j], p + i, k));
                 assert_true(seen == SIDE * SIDE || !gr_reach_covers(&r, p, p + SIDE - 1, s, s + SIDE - 1));
             }
     }

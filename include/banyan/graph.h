@@ -261,7 +261,8 @@ typedef enum by_pattern_kind {
     BY_PATTERN_WINDOW,  /* -before <= s - p <= after */
     BY_PATTERN_BLOCKS,  /* -before <= s / length - p / length <= after */
     BY_PATTERN_STRIDED, /* |p - s| < length, or p - s is a multiple of length */
-    BY_PATTERN_FIXED    /* s / length == p / length, or s % length >= length - after */
+    BY_PATTERN_FIXED,   /* s / length == p / length, or s % length >= length - after */
+    BY_PATTERN_SINKS    /* -before <= s - p <= after, or s < length: a window, and keys that all see */
 } by_pattern_kind;
 typedef struct by_pattern {
     by_pattern_kind kind;
@@ -284,6 +285,8 @@ typedef struct by_attention_spec {
     /* Tensors, each NULL for none. Axes of 1 repeat. */
     by_tensor *key_mask;  /* (B, S) i32, 0 masks a key for every query */
     by_tensor *pair_mask; /* (B or 1, H or 1, T or 1, S) i32 or u8, 0 masks a key for that query */
+    int pair_block; /* entry (t / n, s / n) of the pair mask is that of query t and key s, where n is this; T and
+                       S of its shape are divided by n, rounded up. 0: 1 */
     by_tensor *bias;     /* (B or 1, H or 1, T or 1, S) of q's type: entry s is added to the score of key s */
     by_tensor *relative; /* (B or 1, H or 1, T or 1, L) of q's type: entry clamp(s - p + relative_zero, 0, */
     int relative_zero;   /* L - 1) is added to the score of key s for the query at position p */

@@ -546,16 +546,17 @@ PER_ELEMENT(rotary, 3)
 static by_status infer_pattern(const by_pattern *x)
 {
     const bool cut = x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED;
-    const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS;
+    const bool sinks = x->kind == BY_PATTERN_SINKS;
+    const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS || sinks;
     const int numbers[] = {x->length, x->before, x->after};
-    if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_FIXED)
+    if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_SINKS)
         return base_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         if (numbers[i] >= GR_REACH_LIMIT || numbers[i] <= -GR_REACH_LIMIT)
             return base_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
     if (x->part < 0 || x->part > 2 || (x->part && !cut))
         return base_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
-    if ((cut || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
+    if ((cut || sinks || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
         return base_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
     if (near && x->before < -x->after)
         return base_fail(BY_ERR_ARGUMENT, "a pattern from %d before to %d after is empty", x->before,
@@ -576,6 +577,17 @@ static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
            x->dim[3] == last;
 }
 
+/* Whether the pair mask has an entry for every pair of a query and a key, or of a block of each. */
+static bool fits_pairs(const gr_node *n, const by_tensor *x, int64_t s)
+{
+    const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
+    const by_tensor *q = n->in[GR_ATT_Q];
+    const int64_t block = BY_MAX(a->pair_block, 1), rows = (q->dim[1] + block - 1) / block;
+    return a->pair_block >= 0 && a->pair_block < GR_REACH_LIMIT && x->rank == 4 &&
+           (x->dim[0] == q->dim[0] || x->dim[0] == 1) && (x->dim[1] == a->heads || x->dim[1] == 1) &&
+           (x->dim[2] == rows || x->dim[2] == 1) && x->dim[3] == (s + block - 1) / block;
+}
+
 /* Masks, prefix and pattern, where keys are 0 ... s - 1. */
 static by_status infer_masks(gr_node *n, int64_t s)
 {
@@ -585,8 +597,10 @@ static by_status infer_masks(gr_node *n, int64_t s)
     const int64_t b = n->in[GR_ATT_Q]->dim[0], t = n->in[GR_ATT_Q]->dim[1];
     if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != s))
         return mismatch(n, "a key mask (B, S) of i32");
-    if (pairs && ((pairs->type != BY_I32 && pairs->type != BY_U8) || !is_by_score(n, pairs, s)))
-        return mismatch(n, "a pair mask (B or 1, H or 1, T or 1, S) of i32 or u8");
+    if (pairs && ((pairs->type != BY_I32 && pairs->type != BY_U8) || !fits_pairs(n, pairs, s)))
+        return mismatch(n, a->pair_block
+                               ? "a pair mask by blocks, (B or 1, H or 1, T / n or 1, S / n) of i32 or u8"
+                               : "a pair mask (B or 1, H or 1, T or 1, S) of i32 or u8");
     if (a->mask < BY_MASK_NONE || a->mask > BY_MASK_PREFIX)
         return base_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
     if ((a->mask == BY_MASK_PREFIX) != (prefix != NULL))

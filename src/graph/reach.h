@@ -1,6 +1,6 @@
 /* reach.h - which keys a by_pattern lets a position see, for the backends and for counting. All kinds come
- * down to two sets: keys that are near, counted in units, and keys that are far but chosen by their place in
- * a cycle. Positions of queries may be negative (more queries than keys): divisions round down. */
+ * down to three sets: keys that are near, counted in units, keys that are far but chosen by their place in a
+ * cycle, and the first keys. Positions of queries may be negative (more queries than keys): divisions round down. */
 #ifndef BY_GRAPH_REACH_H
 #define BY_GRAPH_REACH_H
 
@@ -20,6 +20,7 @@ typedef struct gr_reach {
     int unit, before, after; /* near: -before <= s / unit - p / unit <= after */
     int cycle;               /* far: none when 0; */
     int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
+    int sinks;               /* s < sinks */
 } gr_reach;
 
 /* Where a position is in units and in the cycle. */
@@ -34,7 +35,7 @@ typedef struct gr_stretch {
 
 GR_REACH gr_reach gr_reach_of(const by_pattern *x)
 {
-    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0};
+    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0, 0};
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_FIXED)
         r.unit = x->length;
     if (x->kind == BY_PATTERN_STRIDED)
@@ -45,6 +46,8 @@ GR_REACH gr_reach gr_reach_of(const by_pattern *x)
     }
     if ((x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED) && x->part != 1)
         r.cycle = x->length;
+    if (x->kind == BY_PATTERN_SINKS)
+        r.sinks = x->length;
     if (x->part == 2)
         r.before = r.after = -GR_REACH_LIMIT; /* nothing is near */
     return r;
@@ -69,7 +72,7 @@ GR_REACH gr_spot gr_spot_of(const gr_reach *r, int at)
 GR_REACH bool gr_reaches(const gr_reach *r, gr_spot p, gr_spot s)
 {
     const int d = s.unit - p.unit;
-    return (d >= -r->before && d <= r->after) ||
+    return (d >= -r->before && d <= r->after) || s.unit < r->sinks ||
            (r->cycle && (r->tail ? s.turn >= r->cycle - r->tail : s.turn == p.turn));
 }
 
@@ -98,14 +101,21 @@ GR_REACH gr_stretch gr_reach_keys(const gr_reach *r, int p0, int p1, int keys)
     gr_stretch all = {0, keys};
     if (!r->on || r->cycle)
         return all;
-    return gr_units(r, gr_floor_div(p0, r->unit) - r->before, gr_floor_div(p1, r->unit) + r->after, 0, keys);
+    gr_stretch x =
+        gr_units(r, gr_floor_div(p0, r->unit) - r->before, gr_floor_div(p1, r->unit) + r->after, 0, keys);
+    if (r->sinks) {
+        const int first = r->sinks < keys ? r->sinks : keys;
+        x.to = x.from < x.to && x.to > first ? x.to : first;
+        x.from = 0;
+    }
+    return x;
 }
 
 /* The positions in [low, high) outside of which nobody sees keys s0 ... s1. */
 GR_REACH gr_stretch gr_reach_queries(const gr_reach *r, int s0, int s1, int low, int high)
 {
     gr_stretch all = {low, high};
-    if (!r->on || r->cycle)
+    if (!r->on || r->cycle || s0 < r->sinks)
         return all;
     return gr_units(r, s0 / r->unit - r->after, s1 / r->unit + r->before, low, high);
 }
@@ -115,7 +125,7 @@ GR_REACH bool gr_reach_meets(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
     const int least = s0 / r->unit - gr_floor_div(p1, r->unit);
     const int most = s1 / r->unit - gr_floor_div(p0, r->unit);
-    if (most >= -r->before && least <= r->after)
+    if ((most >= -r->before && least <= r->after) || s0 < r->sinks)
         return true;
     if (!r->cycle)
         return false;
@@ -123,11 +133,19 @@ GR_REACH bool gr_reach_meets(const gr_reach *r, int p0, int p1, int s0, int s1)
                    : gr_floor_div(p1 - s0, r->cycle) * r->cycle >= p0 - s1;
 }
 
+/* Of the tiles of m keys at s0, s0 + m, ..., one before which positions from p0 on see nothing. */
+GR_REACH int gr_reach_skip(const gr_reach *r, int p0, int s0, int m)
+{
+    const int gap = p0 - r->before - s0;
+    return r->sinks && s0 >= r->sinks && gap >= m ? s0 + gap / m * m : s0;
+}
+
 /* Whether each of positions p0 ... p1 sees each of the keys s0 ... s1. */
 GR_REACH bool gr_reach_covers(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
-    return !r->on || (s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
-                      s1 / r->unit - gr_floor_div(p0, r->unit) <= r->after);
+    return !r->on || s1 < r->sinks ||
+           (s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
+            s1 / r->unit - gr_floor_div(p0, r->unit) <= r->after);
 }
 
 /* Keys below `end` that are far from p, near ones that are of the same kind included. */
@@ -146,8 +164,12 @@ GR_REACH int64_t gr_reach_far(const gr_reach *r, int p, int end)
 GR_REACH int64_t gr_reach_count(const gr_reach *r, int p, int keys)
 {
     gr_reach close = *r;
-    close.cycle = 0;
+    close.cycle = close.sinks = 0;
     const gr_stretch near = gr_reach_keys(&close, p, p, keys);
+    if (r->sinks) {
+        const int first = r->sinks < keys ? r->sinks : keys, from = near.from > first ? near.from : first;
+        return first + (near.to > from ? near.to - from : 0);
+    }
     if (near.from >= near.to)
         return gr_reach_far(r, p, keys);
     return near.to - near.from + gr_reach_far(r, p, keys) - gr_reach_far(r, p, near.to) +

@@ -150,7 +150,8 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     m->arch->build(g, m->config, io);
     if (m->task == BY_TASK_ENCODER)
         by_io_return(io, "features", by_io_output(io, "memory"));
-    static const char *const weights[] = {"attention", "source_attention", "cross_attention"};
+    static const char *const weights[] = {"attention", "source_attention", "cross_attention",
+                                          "global_attention"};
     for (int k = 0; k < BY_COUNT(weights); k++)
         for (int i = 0; i < by_io_output_count(io, weights[k]) && by_graph_status(g) == BY_OK; i++)
             by_output(g, NULL, by_io_output_at(io, weights[k], i));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "model/derive.h"
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -118,6 +119,8 @@ struct by_pass {
     bool finds_last;  /* finds the last token of each row, from which labels are predicted */
     bool shifts;      /* encoder-decoder classifier: the decoder input is the source, shifted */
     bool positions;   /* computes the positions */
+    model_derived derived[MODEL_DERIVED]; /* what the family computes */
+    int n_derived;
 };
 
 /* Returns true if the label of each row is predicted from one of its tokens: the last one that is not padding
@@ -152,6 +155,8 @@ static void declare_arrays(by_pass *p, by_graph *g)
     for (int i = 0; i < b->count; i++) {
         const by_array *a = &b->arrays[i];
         const bool targets = strcmp(a->name, "targets") == 0 && !flat;
+        if (model_derives_from(p->model, a->name))
+            continue;
         by_io_feed(&p->io, a->name,
                    by_input(g, a->name, a->type, targets ? 2 : a->rank, targets ? all : a->shape));
     }
@@ -168,6 +173,10 @@ static void declare_computed(by_pass *p, by_graph *g)
     if (p->shifts) {
         by_io_feed(&p->io, "source", by_input(g, "source", BY_I32, 2, all));
         by_io_feed(&p->io, "source_mask", by_io_input(&p->io, "mask"));
+    }
+    for (int i = 0; i < p->n_derived; i++) {
+        const model_derived *d = &p->derived[i];
+        by_io_feed(&p->io, d->how->name, by_input(g, d->how->name, BY_I32, d->rank, d->dim));
     }
 }
 
@@ -234,10 +243,8 @@ static bool is_read(const by_model *m, const char *name)
     /* "mask" is also read by encoder-decoders that classify and by encoders opened alone. */
     static const char *const others[] = {"targets", "second_targets", "class_weights", "pool_weights",
                                          "mask"};
-    const by_input_info *in;
-    for (int i = 0; (in = by_model_input(m, i)); i++)
-        if (strcmp(in->name, name) == 0)
-            return true;
+    if (model_array_name(m, name))
+        return true;
     for (int i = 0; i < BY_COUNT(others); i++)
         if (strcmp(others[i], name) == 0)
             return true;
@@ -282,8 +289,9 @@ by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec
     p->finds_last = reads_last(m, like);
     p->shifts = p->finds_last && by_model_is_pair(m);
     p->positions = counts_positions(m, like) && !p->shifts;
+    p->n_derived = model_derive(m, like, p->derived);
     p->scratch = base_alloc_zero((size_t)like->batch * (size_t)like->seq, sizeof *p->scratch);
-    if (!p->scratch || compile(p, spec) != BY_OK) {
+    if (!p->scratch || model_derive_room(p->derived, p->n_derived) != BY_OK || compile(p, spec) != BY_OK) {
         by_pass_free(p);
         return NULL;
     }
@@ -295,6 +303,7 @@ void by_pass_free(by_pass *p)
     if (!p)
         return;
     by_program_free(p->program);
+    model_derive_free(p->derived, p->n_derived);
     base_free(p->scratch);
     base_free(p);
 }
@@ -316,6 +325,10 @@ bool by_pass_fits(const by_pass *p, const by_batch *b)
         const by_array *other = by_batch_find(b, a->arrays[i].name);
         fits = other && same_shape(&a->arrays[i], other);
     }
+    model_derived derived[MODEL_DERIVED];
+    fits = fits && model_derive(p->model, b, derived) == p->n_derived;
+    for (int i = 0; fits && i < p->n_derived; i++)
+        fits = model_derived_alike(&p->derived[i], &derived[i]);
     return fits;
 }
 
@@ -379,6 +392,15 @@ static by_status feed_computed(by_pass *p, const int32_t *tokens)
     return p->finds_last ? feed_last_tokens(p, tokens) : BY_OK;
 }
 
+static by_status feed_derived(by_pass *p, const by_batch *b)
+{
+    for (int i = 0; i < p->n_derived; i++) {
+        model_derive_fill(p->model, b, &p->derived[i]);
+        BY_TRY(feed(p, p->derived[i].how->name, p->derived[i].values));
+    }
+    return BY_OK;
+}
+
 by_status by_pass_run(by_pass *p, const by_batch *b)
 {
     if (!p || !b)
@@ -388,8 +410,10 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
                          b->batch, b->seq, p->like.batch, p->like.seq);
     BY_TRY(by_model_check_mask(p->model, by_batch_ids(b, "mask"), b->batch, b->seq));
     for (int i = 0; i < b->count; i++)
-        BY_TRY(feed(p, b->arrays[i].name, b->arrays[i].data));
+        if (!model_derives_from(p->model, b->arrays[i].name))
+            BY_TRY(feed(p, b->arrays[i].name, b->arrays[i].data));
     BY_TRY(feed_computed(p, by_batch_ids(b, "tokens")));
+    BY_TRY(feed_derived(p, b));
     if (p->scale) {
         float scale = (float)p->loss_scale;
         BY_TRY(by_write(p->program, p->scale, &scale, sizeof scale));

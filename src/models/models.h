@@ -100,6 +100,21 @@ typedef struct arch_training {
     int sentinels; /* tokens <extra_id_0>, <extra_id_1>, ... of a vocabulary learned for it */
 } arch_training;
 
+/* Inputs that the host computes from a batch that lacks them. */
+typedef struct arch_rows {
+    by_task task;
+    int batch, seq, eos;
+    const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
+    const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
+} arch_rows;
+typedef struct arch_derived {
+    const char *name; /* of the input, which is i32; NULL at the end */
+    const char *from; /* array of a batch, (B, T) of i32, that decides about it; NULL: none */
+    /* Sets the shape and returns the number of axes; 0: a model of this batch does without. */
+    int (*shape)(const void *config, const arch_rows *rows, int64_t *dim);
+    void (*fill)(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out);
+} arch_derived;
+
 typedef struct arch_family {
     const char *family;                 /* config.json's model_type */
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
@@ -147,13 +162,14 @@ typedef struct arch_family {
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
+    const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
 } arch_family;
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer;
+    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);

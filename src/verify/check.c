@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "graph/graph.h"
+#include "model/derive.h"
 
 /* ---- tensors of the reference ---------------------------------------------------------------- */
 
@@ -242,14 +243,84 @@ void verify_shift(const verify_case *c, int32_t *labels)
     }
 }
 
+static bool is_listed(const char *name, const char *const *list)
+{
+    while (*list && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
+/* The array of the model that an entry NAME or NAME.N belongs to, or NULL; *numbered: it is NAME.N. */
+static const char *array_of(const verify_case *c, const char *name, bool *numbered)
+{
+    char stem[64];
+    const char *dot = strrchr(name, '.');
+    *numbered = dot && dot[1] >= '0' && dot[1] <= '9';
+    base_format(stem, sizeof stem, "%.*s", (int)(*numbered ? (size_t)(dot - name) : strlen(name)), name);
+    return model_array_name(c->model, stem);
+}
+
+/* One array from the entry, or from as many as have its name and a number. */
+static by_status take_array(verify_case *c, const char *prefix, const char *name, const by_weight *first,
+                            bool numbered)
+{
+    int64_t shape[BY_MAX_RANK] = {1};
+    const by_dtype type = by_dtype_is_float(first->dtype) ? BY_F32 : BY_I32;
+    const size_t bytes = verify_elements(first) * by_dtype_size(type);
+    const by_weight *e = first;
+    base_buf all = {0};
+    if (first->rank + numbered > BY_MAX_RANK)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has too many axes", first->name);
+    memcpy(shape + numbered, first->dim, (size_t)first->rank * sizeof *shape);
+    for (int k = 0; e; k++) {
+        char next[64];
+        void *values = same_shape(e, first->rank, first->dim) ? verify_values(e, type) : NULL;
+        if (values)
+            base_buf_put(&all, values, bytes);
+        base_free(values);
+        if (!values || all.failed) {
+            base_buf_free(&all);
+            return values ? BY_ERR_MEMORY
+                          : base_fail(BY_ERR_FORMAT, "%s has another shape than %s", e->name, first->name);
+        }
+        base_format(next, sizeof next, "%s.%d", name, k + 1);
+        e = numbered ? verify_find(c, prefix, next) : NULL;
+        shape[0] = numbered ? k + 1 : shape[0];
+    }
+    by_batch_put(&c->extra, name, type, first->rank + numbered, shape, all.data);
+    return BY_OK;
+}
+
+by_status verify_take_extra(verify_case *c, const char *prefix, const char *const *known)
+{
+    for (int i = 0; i < by_weights_count(c->reference); i++) {
+        const by_weight *e = by_weights_at(c->reference, i);
+        const char *name = e->name + strlen(prefix);
+        bool numbered;
+        if (!verify_has_prefix(e->name, prefix) || is_listed(name, known))
+            continue;
+        const char *array = array_of(c, name, &numbered);
+        if (!array || by_batch_find(&c->extra, array))
+            continue;
+        if (numbered) { /* from the first on, wherever it lies */
+            char first[64];
+            base_format(first, sizeof first, "%s.0", array);
+            e = verify_find(c, prefix, first);
+            if (!e)
+                return base_fail(BY_ERR_FORMAT, "the reference has no %s%s", prefix, first);
+        }
+        BY_TRY(take_array(c, prefix, array, e, numbered));
+    }
+    return BY_OK;
+}
+
 by_status verify_known(const verify_case *c, const char *prefix, const char *const *known)
 {
     for (int i = 0; i < by_weights_count(c->reference); i++) {
         const char *name = by_weights_at(c->reference, i)->name;
-        bool found = !verify_has_prefix(name, prefix);
-        for (int k = 0; known[k] && !found; k++)
-            found = strcmp(name + strlen(prefix), known[k]) == 0;
-        if (!found)
+        bool numbered;
+        if (verify_has_prefix(name, prefix) && !is_listed(name + strlen(prefix), known) &&
+            !array_of(c, name + strlen(prefix), &numbered))
             return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not take this input", name,
                              c->model ? by_model_class(c->model) : "case of this kind");
     }

@@ -26,6 +26,7 @@ typedef struct verify_case {
     int32_t *tokens, *segments, *mask, *positions; /* (B, T) */
     int32_t *targets, *second;                     /* as in by_batch */
     float *numbers;
+    by_batch extra; /* further arrays of the batch, on the heap: verify_take_extra */
     by_pass *forward, *backward;
     double whole; /* norm of the whole reference gradient */
     /* training */
@@ -69,8 +70,12 @@ by_status verify_ids(const verify_case *c, const char *prefix, const char *name,
                      int32_t **out);
 /* Sets c->batch and c->seq from prefix + "input_ids". */
 by_status verify_shape(verify_case *c, const char *prefix);
-/* Fails if an entry that starts with `prefix` is not in `known`: an ignored input would change the result. */
+/* Fails if an entry that starts with `prefix` is not in `known` and is no array of the model: an ignored input
+ * would change the result. */
 by_status verify_known(const verify_case *c, const char *prefix, const char *const *known);
+/* Makes arrays of c->extra from the entries prefix + NAME that are not in `known`; prefix + NAME.0, NAME.1, ...
+ * become one array NAME with an axis more. */
+by_status verify_take_extra(verify_case *c, const char *prefix, const char *const *known);
 /* Reads prefix + name as (rows) or (rows, 1) floats. */
 by_status verify_numbers(const verify_case *c, const char *prefix, const char *name, int64_t rows,
                          float **out);

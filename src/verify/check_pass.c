@@ -125,6 +125,7 @@ static by_status take_inputs(verify_case *c)
         (by_model_task(c->model) == BY_TASK_SEQ2SEQ || by_model_task(c->model) == BY_TASK_FEATURES))
         return take_pair(c);
     BY_TRY(verify_known(c, "input.", known));
+    BY_TRY(verify_take_extra(c, "input.", known));
     BY_TRY(verify_ids(c, "input.", "input_ids", c->batch, c->seq, &c->tokens));
     BY_TRY(verify_ids(c, "input.", "attention_mask", c->batch, c->seq, &c->mask));
     BY_TRY(take_own_mask(c));
@@ -147,6 +148,10 @@ static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
     by_batch_put_tokens(&b, "segments", c->segments);
     by_batch_put_tokens(&b, "positions", c->positions);
     by_batch_put_tokens(&b, "mask", c->mask);
+    for (int i = 0; i < c->extra.count; i++) {
+        const by_array *a = &c->extra.arrays[i];
+        by_batch_put(&b, a->name, a->type, a->rank, a->shape, a->data);
+    }
     const int64_t n = by_batch_targets(c->model, &b);
     by_batch_put(&b, "targets", c->numbers ? BY_F32 : BY_I32, 1, &n,
                  c->numbers ? (const void *)c->numbers : c->targets);
@@ -192,6 +197,7 @@ static by_tensor *output_named(const verify_case *c, const char *name)
         {"encoder_hidden_states.", "source_hidden"},
         {"encoder_attentions.", "source_attention"},
         {"cross_attentions.", "cross_attention"},
+        {"global_attentions.", "global_attention"},
     };
     for (int i = 0; i < BY_COUNT(lists); i++) {
         int k = index_after(name, lists[i].stem, by_io_output_count(io, lists[i].output));

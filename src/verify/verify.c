@@ -118,6 +118,8 @@ static void close_case(verify_case *c)
     for (int i = 0; i < BY_COUNT(inputs); i++)
         base_free(inputs[i]);
     base_free(c->numbers);
+    for (int i = 0; i < c->extra.count; i++)
+        base_free((void *)c->extra.arrays[i].data);
     base_free(c->losses);
     base_free(c->norms);
 }

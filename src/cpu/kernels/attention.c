@@ -134,7 +134,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
     const int64_t ld = ROUND_UP(a->dim, VL), part = TILE * ld;
     const int n = (int)BY_MIN(a->queries - t0, TILE);
     const gr_stretch seen = keys_seen(a, b, t0, n);
-    const int64_t first = next_keys(a, b, t0, n, seen.from / TILE * TILE, seen.to, false);
+    const int64_t first = next_keys(a, b, h, t0, n, seen.from / TILE * TILE, seen.to, false);
     FN(forward_space) w = {.q = space, .qt = space + part, .kv = space + 2 * part, .o = space + 3 * part};
     w.st = space + 4 * part;
     w.keep = w.st + TILE * TILE;
@@ -142,7 +142,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         w.top[t] = (R)-INFINITY;
     FN(load_rows)(a, &a->q, b, t0, h, n, ROUND_UP(n, VL), (R)a->scale, ld, w.q);
     FN(transpose)(ROUND_UP(n, VL), ld, w.q, w.qt);
-    for (int64_t s0 = first; s0 < seen.to; s0 = next_keys(a, b, t0, n, s0 + TILE, seen.to, false)) {
+    for (int64_t s0 = first; s0 < seen.to; s0 = next_keys(a, b, h, t0, n, s0 + TILE, seen.to, false)) {
         tile x = tile_at(a, b, h, t0, s0, VL, s0 == first, false);
         R fix[TILE];
         FN(scores)(a, &x, ld, &w);

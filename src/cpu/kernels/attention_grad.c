@@ -289,13 +289,14 @@ static void FN(back_part)(const attention_back *g, const back_part *part, R *spa
             const gr_stretch seen = keys_seen(a, part->b, t0, n);
             const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
             int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
-            first = next_keys(a, part->b, t0, n, first, end, nothing);
+            first = next_keys(a, part->b, h, t0, n, first, end, nothing);
             if (first >= end && !part->queries)
                 continue;
             if (first >= end) /* none of them attends to anything, and their weights are 0 */
                 memset(w.dq, 0, sizeof(R) * (size_t)(TILE * ld));
             FN(load_queries)(g, part->b, h, t0, n, &w);
-            for (int64_t s0 = first; s0 < end; s0 = next_keys(a, part->b, t0, n, s0 + TILE, end, nothing)) {
+            for (int64_t s0 = first; s0 < end;
+                 s0 = next_keys(a, part->b, h, t0, n, s0 + TILE, end, nothing)) {
                 tile x = tile_at(a, part->b, h, t0, s0, VL, s0 == first, nothing);
                 FN(back_tile)(g, part, &x, s0 == first, &w);
             }

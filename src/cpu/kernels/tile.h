@@ -57,11 +57,12 @@ typedef struct bias_rows {
 } bias_rows;
 enum { BIASES = 2 }; /* by key, and by distance */
 
-/* A mask for pairs of a query and a key, with the layout of a bias. */
+/* A mask for pairs of a query and a key, or of blocks of them, with the layout of a bias. */
 typedef struct pair_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
-    bool bytes; /* u8, else i32 */
+    int64_t block; /* queries and keys that an entry is for */
+    bool bytes;    /* u8, else i32 */
 } pair_rows;
 
 typedef struct attention {
@@ -152,10 +153,10 @@ static inline bias_rows bias_of(const by_tensor *t, bool relative, int zero)
                        .relative = relative};
 }
 
-static inline pair_rows pairs_of(const by_tensor *t)
+static inline pair_rows pairs_of(const by_tensor *t, int block)
 {
     const bias_rows r = bias_of(t, false, 0);
-    return (pair_rows){r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
+    return (pair_rows){r.at, r.batch, r.head, r.row, BY_MAX(block, 1), t && t->type == BY_U8};
 }
 
 /* Shared by the three ops: the common inputs and the attributes. */
@@ -181,7 +182,7 @@ static inline attention attention_of(const gr_exec *e, const gr_node *n)
                    .key_mask = in[GR_ATT_KEY_MASK] ? in[GR_ATT_KEY_MASK]->data : NULL,
                    .mask_row = in[GR_ATT_KEY_MASK] ? in[GR_ATT_KEY_MASK]->dim[1] : 0,
                    .prefix = in[GR_ATT_PREFIX] ? in[GR_ATT_PREFIX]->data : NULL,
-                   .pairs = pairs_of(in[GR_ATT_PAIR_MASK]),
+                   .pairs = pairs_of(in[GR_ATT_PAIR_MASK], spec->pair_block),
                    .bias = {bias_of(in[GR_ATT_BIAS], false, 0),
                             bias_of(in[GR_ATT_RELATIVE], true, spec->relative_zero)}};
     rows_of_qkv(x, n->in, &a.q, &a.k, &a.v);
@@ -222,16 +223,31 @@ static inline int64_t prefix_of(const attention *a, int64_t b)
     return a->prefix ? BY_MAX(BY_MIN(a->prefix[b], keys_of(a, b)), 0) : 0;
 }
 
-/* Whether the pair mask lets query t of head (b, h) attend to key s; `at` is the offset of the row of query
- * t. */
-static inline int64_t pair_row(const attention *a, int64_t b, int h, int64_t t)
+/* Whether the pair mask lets block i of queries of head (b, h) attend to block j of keys; `at` is the offset of
+ * row i. */
+static inline int64_t pair_row(const attention *a, int64_t b, int h, int64_t i)
 {
-    return b * a->pairs.batch + h * a->pairs.head + t * a->pairs.row;
+    return b * a->pairs.batch + h * a->pairs.head + i * a->pairs.row;
 }
-static inline bool pair_seen(const attention *a, int64_t at, int64_t s)
+static inline bool pair_seen(const attention *a, int64_t at, int64_t j)
 {
-    return a->pairs.bytes ? ((const uint8_t *)a->pairs.at)[at + s] != 0
-                          : ((const int32_t *)a->pairs.at)[at + s] != 0;
+    return a->pairs.bytes ? ((const uint8_t *)a->pairs.at)[at + j] != 0
+                          : ((const int32_t *)a->pairs.at)[at + j] != 0;
+}
+
+/* Returns true if a pair mask by blocks lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m). A
+ * mask by single pairs is not looked through. */
+static inline bool any_pair_seen(const attention *a, int64_t b, int h, int64_t t0, int64_t n, int64_t s0,
+                                 int64_t m)
+{
+    const int64_t block = a->pairs.block, last = (s0 + m - 1) / block;
+    if (!a->pairs.at || block == 1)
+        return true;
+    for (int64_t i = t0 / block; i <= (t0 + n - 1) / block; i++)
+        for (int64_t j = s0 / block; j <= last; j++)
+            if (pair_seen(a, pair_row(a, b, h, i), j))
+                return true;
+    return false;
 }
 
 /* The weight that a query which attends to nothing has on each of n keys. */
@@ -248,7 +264,7 @@ static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t
         return false;
     if (a->reach.on && !gr_reaches(&a->reach, gr_spot_of(&a->reach, (int)p), gr_spot_of(&a->reach, (int)s)))
         return false;
-    if (a->pairs.at && !pair_seen(a, pair_row(a, b, h, t), s))
+    if (a->pairs.at && !pair_seen(a, pair_row(a, b, h, t / a->pairs.block), s / a->pairs.block))
         return false;
     return !a->key_mask || a->key_mask[b * a->mask_row + s];
 }
@@ -273,11 +289,15 @@ static inline bool any_seen(const attention *a, int64_t b, int64_t t0, int64_t n
 }
 
 /* Returns the first tile of keys, of those at s0, s0 + TILE, ... before `end`, to which any of queries [t0,
- * t0 + n) attends, or with `whole` the first of all; at least `end` if there is none. */
-static inline int64_t next_keys(const attention *a, int64_t b, int64_t t0, int64_t n, int64_t s0, int64_t end,
-                                bool whole)
+ * t0 + n) of head h attends, or with `whole` the first of all; at least `end` if there is none. */
+static inline int64_t next_keys(const attention *a, int64_t b, int h, int64_t t0, int64_t n, int64_t s0,
+                                int64_t end, bool whole)
 {
-    while (s0 < end && !whole && !any_seen(a, b, t0, n, s0, TILE))
+    if (!whole)
+        s0 = gr_reach_skip(&a->reach, (int)position_of(a, b, t0), (int)s0, TILE);
+    while (s0 < end && !whole &&
+           (!any_seen(a, b, t0, n, s0, TILE) ||
+            !any_pair_seen(a, b, h, t0, n, s0, BY_MIN(keys_of(a, b) - s0, TILE))))
         s0 += TILE;
     return s0;
 }
@@ -375,10 +395,18 @@ static inline void FN(hide_unreached)(const attention *a, const tile *x, R *rest
 /* Masks the pairs that the pair mask excludes. */
 static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict st)
 {
-    for (int t = 0; t < x->queries; t++) {
-        const int64_t row = pair_row(a, x->b, x->h, x->t0 + t) + x->s0;
-        for (int s = 0; s < x->keys; s++)
-            st[s * TILE + t] = pair_seen(a, row, s) ? st[s * TILE + t] : HIDDEN;
+    const int64_t block = a->pairs.block;
+    int end_t, end_s; /* of the block that begins at t, at s */
+    for (int t = 0; t < x->queries; t = end_t) {
+        const int64_t i = (x->t0 + t) / block, row = pair_row(a, x->b, x->h, i);
+        end_t = (int)BY_MIN((i + 1) * block - x->t0, x->queries);
+        for (int s = 0; s < x->keys; s = end_s) {
+            const int64_t j = (x->s0 + s) / block;
+            end_s = (int)BY_MIN((j + 1) * block - x->s0, x->keys);
+            for (int k = s; k < end_s && !pair_seen(a, row, j); k++)
+                for (int m = t; m < end_t; m++)
+                    st[k * TILE + m] = HIDDEN;
+        }
     }
 }
 

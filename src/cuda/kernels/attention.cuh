@@ -41,10 +41,11 @@ struct bias_rows {
 };
 enum { BIASES = 2 }; /* by key, and by distance */
 
-/* A mask for pairs of a query and a key, with the layout of a bias. */
+/* A mask for pairs of a query and a key, or of blocks of them, with the layout of a bias. */
 struct pair_rows {
     const void *at; /* NULL: none */
     int64_t batch, head, row;
+    int block;  /* queries and keys that an entry is for */
     bool bytes; /* u8, else i32 */
 };
 
@@ -108,10 +109,10 @@ static inline bias_rows bias_of(const by_tensor *t, bool relative, int zero)
     return r;
 }
 
-static inline pair_rows pairs_of(const by_tensor *t)
+static inline pair_rows pairs_of(const by_tensor *t, int block)
 {
     const bias_rows r = bias_of(t, false, 0);
-    return pair_rows{r.at, r.batch, r.head, r.row, t && t->type == BY_U8};
+    return pair_rows{r.at, r.batch, r.head, r.row, BY_MAX(block, 1), t && t->type == BY_U8};
 }
 
 /* Shared by the three ops: the common inputs and the attributes. */
@@ -138,7 +139,7 @@ static inline attention attention_of(const cuda_exec *x, const gr_node *n)
     a.random = x->random;
     a.key_mask = key_mask ? (const int32_t *)key_mask->data : NULL;
     a.prefix = prefix ? (const int32_t *)prefix->data : NULL;
-    a.pairs = pairs_of(n->in[GR_ATT_PAIR_MASK]);
+    a.pairs = pairs_of(n->in[GR_ATT_PAIR_MASK], spec.pair_block);
     a.bias[0] = bias_of(n->in[GR_ATT_BIAS], false, 0);
     a.bias[1] = bias_of(n->in[GR_ATT_RELATIVE], true, spec.relative_zero);
     rows_of_qkv(p, n->in, &a.q, &a.k, &a.v);
@@ -169,6 +170,7 @@ template <int LEVEL> struct sight {
     gr_reach reach;
     const void *pairs; /* of this head; NULL: none */
     int64_t pair_row;
+    int pair_block;
     bool pair_bytes;
 };
 struct span {
@@ -206,14 +208,23 @@ template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(con
                       {},
                       nullptr,
                       0,
+                      1,
                       false};
     if constexpr (LEVEL == ANY) {
         v.prefix = a.prefix ? max(min(a.prefix[b], keys), 0) : 0;
         v.reach = a.reach;
         v.pair_row = a.pairs.row;
+        v.pair_block = a.pairs.block;
         v.pair_bytes = a.pairs.bytes;
     }
     return as_head(v, a, b, h);
+}
+
+/* Entry (i, j) of the pair mask. */
+static __device__ __forceinline__ bool pair_entry(const sight<ANY> &v, int i, int j)
+{
+    const int64_t at = i * v.pair_row + j;
+    return v.pair_bytes ? ((const uint8_t *)v.pairs)[at] != 0 : ((const int32_t *)v.pairs)[at] != 0;
 }
 
 /* Returns true if the pair mask lets query t attend to key s. */
@@ -221,8 +232,35 @@ static __device__ __forceinline__ bool pair_seen(const sight<ANY> &v, int t, int
 {
     if (!v.pairs || t >= v.queries || s >= v.keys)
         return true;
-    const int64_t at = t * v.pair_row + s;
-    return v.pair_bytes ? ((const uint8_t *)v.pairs)[at] != 0 : ((const int32_t *)v.pairs)[at] != 0;
+    return v.pair_block == 1 ? pair_entry(v, t, s) : pair_entry(v, t / v.pair_block, s / v.pair_block);
+}
+
+/* Returns true if a pair mask by blocks lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m); v
+ * is that of one head. A mask by single pairs is not looked through. */
+template <int LEVEL>
+static __device__ __forceinline__ bool pairs_any(const sight<LEVEL> &v, int t0, int n, int s0, int m)
+{
+    if constexpr (LEVEL == ANY) {
+        if (!v.pairs || v.pair_block == 1)
+            return true;
+        const int rows = (min(t0 + n, v.queries) - 1) / v.pair_block,
+                  columns = (min(s0 + m, v.keys) - 1) / v.pair_block;
+        for (int i = t0 / v.pair_block; i <= rows; i++)
+            for (int j = s0 / v.pair_block; j <= columns; j++)
+                if (pair_entry(v, i, j))
+                    return true;
+        return false;
+    }
+    return true;
+}
+
+/* Returns true if one entry of the pair mask is that of all queries [t0, t0 + n) and keys [s0, s0 + m), and lets
+ * them through. */
+static __device__ __forceinline__ bool pairs_all(const sight<ANY> &v, int t0, int n, int s0, int m)
+{
+    const int i = t0 / v.pair_block, j = s0 / v.pair_block;
+    return !v.pairs || (v.pair_block > 1 && (min(t0 + n, v.queries) - 1) / v.pair_block == i &&
+                        (s0 + m - 1) / v.pair_block == j && pair_entry(v, i, j));
 }
 
 /* Returns true if the masks let query t attend to key s. */
@@ -282,7 +320,8 @@ template <int LEVEL>
 static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
     if constexpr (LEVEL == ANY)
-        if (v.pairs || !gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1))
+        if (!gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1) ||
+            s0 + m > v.keys || t0 >= v.queries || !pairs_all(v, t0, n, s0, m))
             return false;
     return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
 }
@@ -301,9 +340,11 @@ static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, i
 template <int LEVEL>
 static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, int n, int s0, int m, int end)
 {
-    if constexpr (LEVEL == ANY)
-        while (s0 < end && !sees_any(v, t0, n, s0, m))
+    if constexpr (LEVEL == ANY) {
+        s0 = gr_reach_skip(&v.reach, t0 + v.shift, s0, m);
+        while (s0 < end && !(sees_any(v, t0, n, s0, m) && pairs_any(v, t0, n, s0, m)))
             s0 += m;
+    }
     return s0;
 }
 

@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(DECODERS) combine_few(const cache_call 
 static int most_seen(const attention &a)
 {
     const gr_reach &r = a.reach;
-    if (!r.on || r.cycle)
+    if (!r.on || r.cycle || r.sinks)
         return a.keys;
     const int64_t units = (int64_t)r.before + r.after + 2 + (a.queries - 1) / r.unit;
     return (int)BY_MAX(BY_MIN(units * r.unit, (int64_t)a.keys), 1);

@@ -66,8 +66,9 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
         if constexpr (LEVEL == ANY)
             if (has_bias(a))
                 add_bias<true>(a, see, bias_at<T>(a, b, h), s0, t0, p);
-        if (!sees_all(see, t0, BM, s0, ROWS))
-            hide<true>(as_head(see, a, b, h), s0, t0, p);
+        const sight<LEVEL> mine = as_head(see, a, b, h);
+        if (!sees_all(mine, t0, BM, s0, ROWS))
+            hide<true>(mine, s0, t0, p);
         UNROLL
         for (int n = 0; n < NT; n++) {
             const vec<float, 2> x = load<float, 2>(numbers + 8 * n + 2 * c);

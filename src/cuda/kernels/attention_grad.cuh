@@ -81,7 +81,8 @@ static __device__ __forceinline__ query_tile next_tile(const attention &a, const
                 x.h = end;
             continue;
         }
-        if (x.t0 + n > seeing.from && x.t0 < seeing.to && sees_any(see, x.t0, n, s0, m))
+        if (x.t0 + n > seeing.from && x.t0 < seeing.to && sees_any(see, x.t0, n, s0, m) &&
+            pairs_any(as_head(see, a, b, x.h), x.t0, n, s0, m))
             break;
         if ((LEVEL < ANY || some_give) && gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
             break;
