@@ -15,7 +15,6 @@ static arch_rows rows_of(const by_model *m, const by_batch *b, const arch_derive
     return (arch_rows){.task = by_model_task(m),
                        .batch = b->batch,
                        .seq = b->seq,
-                       .eos = by_model_eos(m),
                        .tokens = by_batch_ids(b, "tokens"),
                        .mask = by_batch_ids(b, "mask"),
                        .given = how->from ? by_batch_ids(b, how->from) : NULL};

@@ -69,7 +69,7 @@ static bool is_pooled(by_task t)
     return t != BY_TASK_MLM && t != BY_TASK_LM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
 }
 
-static void put_next(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+ARCH_PUT(next)
 {
     by_io_return(
         io, io->task == BY_TASK_NEXT ? "logits" : "second",
@@ -80,8 +80,8 @@ static const arch_head_row heads[] = {
     {BY_TASK_LM, arch_put_mlm, NULL, 0},
     {BY_TASK_MLM, arch_put_mlm, NULL, 0},
     {BY_TASK_PRETRAIN, arch_put_mlm, NULL, 0},
-    {BY_TASK_PRETRAIN, put_next, "cls.seq_relationship", 0},
-    {BY_TASK_NEXT, put_next, "cls.seq_relationship", 0},
+    {BY_TASK_PRETRAIN, arch_put_next, "cls.seq_relationship", 0},
+    {BY_TASK_NEXT, arch_put_next, "cls.seq_relationship", 0},
     {BY_TASK_CLASSIFY, arch_put_label, "classifier", offsetof(arch_bert_config, label_drop)},
     {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(arch_bert_config, label_drop)},
     {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(arch_bert_config, label_drop)},
@@ -102,6 +102,19 @@ nn_encoder_spec arch_bert_layer(const arch_bert_config *c)
                              .drop2 = c->drop};
 }
 
+arch_mlm_spec arch_bert_mlm(const arch_bert_config *c)
+{
+    return (arch_mlm_spec){.dense = "cls.predictions.transform.dense",
+                           .norm = "cls.predictions.transform.LayerNorm",
+                           .bias = "cls.predictions.bias",
+                           .head = c->head,
+                           .decoder = "cls.predictions.decoder.weight",
+                           .decoder_bias = "cls.predictions.decoder.bias",
+                           .act = c->act,
+                           .eps = c->eps,
+                           .std = c->std};
+}
+
 void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
                      nn_attend attend, const void *user)
 {
@@ -118,15 +131,7 @@ void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, co
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
     by_scope_pop(g);
     by_io_return(io, "features", x);
-    const arch_mlm_spec mlm = {.dense = "cls.predictions.transform.dense",
-                               .norm = "cls.predictions.transform.LayerNorm",
-                               .bias = "cls.predictions.bias",
-                               .head = c->head,
-                               .decoder = "cls.predictions.decoder.weight",
-                               .decoder_bias = "cls.predictions.decoder.bias",
-                               .act = c->act,
-                               .eps = c->eps,
-                               .std = c->std};
+    const arch_mlm_spec mlm = arch_bert_mlm(c);
     arch_put_heads(g, io, heads,
                    &(arch_top){.config = c, .table = table, .std = c->std, .drop = c->drop, .mlm = &mlm});
 }

@@ -7,10 +7,13 @@
 
 typedef struct longformer_config {
     arch_bert_config bert;
+    int separator;
     int windows[BY_MAX_LAYERS]; /* w of each layer: w / 2 tokens before and after */
 } longformer_config;
 
-static const arch_field fields[] = {ARCH_BERT_FIELDS(30522, 512, 1, BY_GELU)};
+static const arch_field fields[] = {
+    ARCH_BERT_FIELDS(30522, 512, 1, BY_GELU),
+    ARCH_INT_FIELD(longformer_config, separator, "sep_token_id", 2, 0, 1 << 24, ARCH_ROLE_SEPARATOR)};
 
 static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 1026},
@@ -22,10 +25,10 @@ static const arch_preset presets[] = {
 /* ---- which tokens are global ------------------------------------------------------------------- */
 
 /* The first separator of a row, its length if it has none. */
-static int first_end(const arch_rows *r, const int32_t *row)
+static int first_end(const longformer_config *c, const arch_rows *r, const int32_t *row)
 {
     int t = 0;
-    while (t < r->seq && row[t] != r->eos)
+    while (t < r->seq && row[t] != c->separator)
         t++;
     return t;
 }
@@ -33,10 +36,10 @@ static int first_end(const arch_rows *r, const int32_t *row)
 /* Puts the places of the global tokens of row b into `to`, unless NULL, and returns their number. The batch says
  * which they are, or the task: the first token of a text with labels, the question about a text, the text of a
  * choice. */
-static int global_places(const arch_rows *r, int b, int32_t *to)
+static int global_places(const longformer_config *c, const arch_rows *r, int b, int32_t *to)
 {
     const size_t first = (size_t)b * (size_t)r->seq;
-    const int end = first_end(r, r->tokens + first);
+    const int end = first_end(c, r, r->tokens + first);
     int count = 0;
     for (int t = 0; t < r->seq; t++) {
         const bool seen = !r->mask || r->mask[first + (size_t)t];
@@ -60,9 +63,8 @@ static int places_shape(const void *config, const arch_rows *r, int64_t *dim)
 {
     enum { STEP = 16 };
     int most = 0;
-    (void)config;
     for (int b = 0; b < r->batch; b++)
-        most = BY_MAX(most, global_places(r, b, NULL));
+        most = BY_MAX(most, global_places(config, r, b, NULL));
     if (!r->given && r->task != BY_TASK_CLASSIFY)
         most = BY_MIN((most + STEP - 1) / STEP * STEP, r->seq);
     dim[0] = r->batch;
@@ -72,9 +74,8 @@ static int places_shape(const void *config, const arch_rows *r, int64_t *dim)
 
 static void places_fill(const void *config, const arch_rows *r, const int64_t *dim, int32_t *out)
 {
-    (void)config;
     for (int b = 0; b < r->batch; b++, out += dim[1])
-        for (int64_t i = global_places(r, b, out); i < dim[1]; i++)
+        for (int64_t i = global_places(config, r, b, out); i < dim[1]; i++)
             out[i] = -1;
 }
 

@@ -32,6 +32,7 @@ typedef enum arch_role {
     ARCH_ROLE_SEGMENTS,
     ARCH_ROLE_LANGUAGES,
     ARCH_ROLE_PAD,
+    ARCH_ROLE_SEPARATOR, /* the token between two texts */
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
     ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
@@ -103,7 +104,7 @@ typedef struct arch_training {
 /* Inputs that the host computes from a batch that lacks them. */
 typedef struct arch_rows {
     by_task task;
-    int batch, seq, eos;
+    int batch, seq;
     const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
     const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
 } arch_rows;
@@ -169,7 +170,7 @@ typedef struct arch_family {
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer;
+    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -249,6 +250,7 @@ ARCH_PUT(mlm);    /* the same after a projection and a norm: top->mlm */
 ARCH_PUT(score);  /* the row "pick" of each -> labels, without a bias */
 ARCH_PUT(label);  /* "pooled" -> labels, or one number for each choice */
 ARCH_PUT(tag);    /* every position -> labels */
+ARCH_PUT(next);   /* "pooled" -> whether the second sentence follows */
 ARCH_PUT(answer); /* every position -> start and end */
 
 /* tanh of a projection of the first position: (B, T, C) -> (B, C). */
@@ -361,6 +363,7 @@ by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_si
 /* The names are BERT's; the rest is as in the spec. */
 by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec spec);
 by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std); /* of the tokens */
+arch_mlm_spec arch_bert_mlm(const arch_bert_config *c);     /* and about the head over the vocabulary */
 nn_encoder_spec arch_bert_layer(const arch_bert_config *c); /* what a configuration says about a layer */
 
 /* Build the whole model. The body is in the scope `body`; attend NULL: ordinary attention. */

@@ -32,6 +32,8 @@ void train_run_tokens(const train_dataset *d, by_model *m)
     by_model_set_eos(m, by_tokenizer_eos(t));
     if (d->kind != DATA_OBJECTIVE_LM && pad >= 0)
         by_model_set_pad(m, pad);
+    if (by_tokenizer_special(t, BY_SPECIAL_SEP) >= 0)
+        arch_config_set(m->arch, m->config, ARCH_ROLE_SEPARATOR, by_tokenizer_special(t, BY_SPECIAL_SEP));
     if (by_model_task(m) == BY_TASK_SEQ2SEQ)
         by_model_set_start(m, m->arch->starts_with_eos ? by_tokenizer_eos(t) : pad);
 }
