@@ -107,7 +107,7 @@ static const arch_derived derived[] = {{"random_blocks", NULL, random_shape, ran
 
 /* What the layers share. */
 typedef struct layers {
-    by_tensor *near;   /* (N, N): more than 0 where a block sees another for its place */
+    by_tensor *near;   /* (N, N): near_blocks */
     by_tensor *random; /* (layers, H, N - 2, random blocks) i32, or NULL */
     by_tensor *mask;   /* (B, T) i32, or NULL */
     int block;
@@ -121,16 +121,19 @@ static by_tensor *equals(by_graph *g, by_tensor *x, int64_t value)
     return by_clamp(g, by_sub(g, by_fill(g, BY_F32, 0, NULL, 1), d), 0, 1);
 }
 
-/* The first and the last block see all and are seen by all; the others see those next to them. (N, N) */
-static by_tensor *near_blocks(by_graph *g, int64_t n)
+/* More than 0 where a block sees another for its place: the first and the last block see all and are seen by all,
+ * the others see those next to them. Of blocks of padding, the reference lets only the second and the last but one
+ * see those next to them. (N, N) */
+static by_tensor *near_blocks(by_graph *g, int64_t n, bool padding)
 {
     by_tensor *at = by_cast(g, by_range(g, 1, &n), BY_F32);
-    by_tensor *ends = by_add(g, equals(g, at, 0), equals(g, at, n - 1));
-    by_tensor *rows = by_reshape(g, at, 2, (int64_t[]){n, 1}), *d = by_sub(g, rows, at), *all = NULL;
-    all = by_add(g, by_reshape(g, ends, 2, (int64_t[]){n, 1}), ends);
-    for (int step = -1; step <= 1; step++)
-        all = by_add(g, all, equals(g, d, step));
-    return all;
+    by_tensor *rows = by_reshape(g, at, 2, (int64_t[]){n, 1}), *d = by_sub(g, rows, at);
+    by_tensor *next = by_add(g, by_add(g, equals(g, d, -1), equals(g, d, 0)), equals(g, d, 1));
+    if (padding)
+        next = by_mul(g, next, by_add(g, equals(g, rows, 1), equals(g, rows, n - 2)));
+    by_tensor *queries = by_add(g, equals(g, rows, 0), equals(g, rows, n - 1));
+    by_tensor *keys = by_add(g, equals(g, at, 0), equals(g, at, n - 1));
+    return by_add(g, by_add(g, queries, keys), next);
 }
 
 /* (1, H, N, N) i32 */
@@ -149,6 +152,18 @@ static by_tensor *block_mask(by_graph *g, const layers *l, int layer)
     return by_reshape(g, by_cast(g, all, BY_I32), 4, (int64_t[]){1, heads, n, n});
 }
 
+/* Rows of padding, which reach nothing, have the weights that the reference reports. */
+static by_tensor *weights_of_padding(by_graph *g, const layers *l, by_tensor *weights, by_tensor *q,
+                                     by_tensor *k, by_tensor *v, by_attention_spec op)
+{
+    const int64_t n = by_dim(l->near, 0), b = by_dim(q, 0), t = by_dim(q, 1);
+    by_tensor *others;
+    op.pair_mask = by_reshape(g, by_cast(g, near_blocks(g, n, true), BY_I32), 4, (int64_t[]){1, 1, n, n});
+    op.weights = &others;
+    by_attention(g, q, k, v, &op);
+    return by_where(g, by_reshape(g, l->mask, 4, (int64_t[]){b, 1, t, 1}), weights, others);
+}
+
 static by_tensor *attend(by_graph *g, const nn_attention_spec *s, by_tensor *x, by_tensor *q, by_tensor *k,
                          by_tensor *v)
 {
@@ -159,6 +174,8 @@ static by_tensor *attend(by_graph *g, const nn_attention_spec *s, by_tensor *x, 
     op.pair_block = l->block;
     op.empty_zero = true;
     by_tensor *y = by_attention(g, q, k, v, &op);
+    if (op.weights && l->mask)
+        *op.weights = weights_of_padding(g, l, *op.weights, q, k, v, op);
     return l->mask ? nn_hide(g, y, l->mask) : y; /* rows of padding are 0 */
 }
 
@@ -261,7 +278,7 @@ static const arch_head_row heads[] = {
 
 static layers look_around(by_graph *g, const big_bird_config *c, const by_model_io *io, int64_t length)
 {
-    return (layers){.near = near_blocks(g, blocks_of(c, length)),
+    return (layers){.near = near_blocks(g, blocks_of(c, length), false),
                     .random = by_io_input(io, "random_blocks"),
                     .mask = by_io_input(io, "mask"),
                     .block = c->block};
