@@ -82,6 +82,25 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *
                         const nn_attention_spec *spec);
 void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *spec);
 
+/* Attention by content and distance (Dai et al. 2019). For the query at position p and the key at s:
+ *
+ *      score = scale ((q + u).k + (q + v).r[s - p])
+ *
+ * q (B, T, H*D), k and v (B, S, H*D) are projected. Row i of `distances` is r of s - p = i - zero; farther distances
+ * share the row at that end. The second term is a tensor (B, H, T, L) of q's type. */
+typedef struct nn_relative_spec {
+    by_attention_spec op;          /* its members relative and relative_zero are set here */
+    by_tensor *content, *position; /* u and v, (H, D) or (H*D); NULL: 0 */
+    by_tensor *distances;          /* (L, H*D), projected */
+    int zero;
+    by_cache *cache; /* decoding, or NULL */
+    int layer;
+} nn_relative_spec;
+by_tensor *nn_relative_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                                 const nn_relative_spec *spec);
+/* (length, width): row i has the sines, then the cosines, of the distance p - s = zero - i. */
+by_tensor *nn_distances(by_graph *g, int64_t length, int zero, int64_t width, by_dtype type);
+
 /* Two matrices with an activation between them: x -> act(x W1 + b1) W2 + b2. With a gate (Shazeer 2020) the
  * activation is the gate's: x -> (act(x Wg + bg) * (x W1 + b1)) W2 + b2. name NULL: the present scope. */
 typedef struct nn_mlp_spec {
