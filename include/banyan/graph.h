@@ -56,7 +56,7 @@ typedef enum by_init_kind {
 } by_init_kind;
 typedef struct by_init {
     by_init_kind kind;
-    float scale; /* standard deviation, or half the width of the uniform interval */
+    float scale; /* standard deviation (of BY_INIT_ONE: around 1), or half the width of the uniform interval */
 } by_init;
 
 /* An empty list whose values will be stored as dtype (f32, bf16, f16, f64) on the device. */

@@ -482,10 +482,13 @@ static void fill_range(void *user, size_t begin, size_t end)
     case BY_INIT_SINES:
         fill_sines(f, begin, end);
         break;
-    case BY_INIT_ZERO:
     case BY_INIT_ONE:
+        base_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
         for (size_t k = begin; k < end; k++)
-            f->values[k] = init->kind == BY_INIT_ONE ? 1.0f : 0.0f;
+            f->values[k] += 1.0f;
+        break;
+    case BY_INIT_ZERO:
+        memset(f->values + begin, 0, (end - begin) * sizeof *f->values);
         break;
     }
 }

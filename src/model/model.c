@@ -160,8 +160,9 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
 by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
                          by_tensor *second)
 {
-    (void)m;
-    by_tensor *loss = arch_task_loss(g, io, targets, second), *more;
+    by_tensor *loss = m->arch->loss ? m->arch->loss(g, m->config, io, targets) : NULL, *more;
+    if (!loss)
+        loss = arch_task_loss(g, io, targets, second);
     for (int i = 0; (more = by_io_output_at(io, "loss", i)); i++)
         loss = by_add(g, loss, more);
     return loss;

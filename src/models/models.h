@@ -166,11 +166,15 @@ typedef struct arch_family {
     const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
+    /* The loss of a head over the vocabulary that no table of logits is made for; NULL, or a result of NULL: the
+     * cross-entropy of the logits. */
+    by_tensor *(*loss)(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets);
 } arch_family;
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
-    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird;
+    arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
+    arch_transfo_xl;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -270,6 +274,32 @@ bool arch_rope_write(cJSON *json, const nn_rope *rope);
     {                                                                           \
         .key = "original_max_position_embeddings"                               \
     }
+
+/* ---- adaptive embedding and softmax (adaptive.c) --------------------------------------------------- */
+
+enum { ARCH_CUTOFFS = 8 };
+typedef struct arch_adaptive {
+    int vocab, embed, width;     /* tokens, width of the first table, width of the model */
+    int div;                     /* every cluster's table is narrower than the one before by this factor */
+    int count;                   /* cutoffs; those at or past the end of the vocabulary do not count */
+    int cutoffs[ARCH_CUTOFFS];   /* the first tokens of the tail clusters */
+    bool ties[ARCH_CUTOFFS + 1]; /* the projection before the softmax is the embedding's */
+    bool reversed;               /* the head's columns for the tails stand in falling order */
+    float std, projection_std;   /* initial values */
+} arch_adaptive;
+int arch_adaptive_tails(const arch_adaptive *a);
+/* ids (B, T) -> (B, T, C), times sqrt(C). In the scope of the body. */
+by_tensor *arch_adaptive_embedding(by_graph *g, by_tensor *ids, const arch_adaptive *a);
+/* Returns "logits" from "features": with tails, the logarithms of the probabilities. own: the weights are not the
+ * tables of the embedding. */
+void arch_adaptive_head(by_graph *g, by_model_io *io, const arch_adaptive *a, bool own);
+/* The mean loss. The inputs tail_rows.i and tail_targets.i (K), if they are fed, list the rows of the batch whose
+ * target is in tail i, and these targets counted from the first of the tail; -100 where a list is longer. Then only
+ * these rows are computed. Otherwise all rows are, for all tails. */
+by_tensor *arch_adaptive_loss(by_graph *g, const by_model_io *io, by_tensor *targets, const arch_adaptive *a,
+                              bool own);
+extern const by_input_info arch_adaptive_inputs[];
+extern const arch_alias arch_adaptive_copies[]; /* tensors of files that repeat the embedding's */
 
 /* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
 

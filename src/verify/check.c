@@ -320,7 +320,7 @@ by_status verify_known(const verify_case *c, const char *prefix, const char *con
         const char *name = by_weights_at(c->reference, i)->name;
         bool numbered;
         if (verify_has_prefix(name, prefix) && !is_listed(name + strlen(prefix), known) &&
-            !array_of(c, name + strlen(prefix), &numbered))
+            !verify_is_memory(c, name + strlen(prefix)) && !array_of(c, name + strlen(prefix), &numbered))
             return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not take this input", name,
                              c->model ? by_model_class(c->model) : "case of this kind");
     }

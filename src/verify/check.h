@@ -28,7 +28,8 @@ typedef struct verify_case {
     float *numbers;
     by_batch extra; /* further arrays of the batch, on the heap: verify_take_extra */
     by_pass *forward, *backward;
-    double whole; /* norm of the whole reference gradient */
+    by_stream *stream, *backward_stream; /* of the two passes, for models with a memory; otherwise NULL */
+    double whole;                        /* norm of the whole reference gradient */
     /* training */
     float *losses, *norms; /* (steps) */
     int steps;
@@ -91,6 +92,14 @@ by_status verify_pair(verify_case *c, const char *prefix);
 /* Shifts the labels of a language model, which are the tokens themselves: position t predicts label t + 1,
  * and the last position predicts nothing. Other labels are unchanged. */
 void verify_shift(const verify_case *c, int32_t *labels);
+
+/* ---- models with a memory (check_stream.c) --------------------------------------------------- */
+
+bool verify_is_memory(const verify_case *c, const char *name); /* "mems.N" */
+/* Fills the memories of a stream with the recorded inputs, if there are any. */
+by_status verify_fill_stream(const verify_case *c, const by_stream *s);
+by_status verify_memory(verify_case *c, const by_weight *e);
+by_status verify_token_losses(verify_case *c, const by_weight *e);
 
 /* ---- the parts: run, then compare each entry (check_pass.c, check_generate.c, check_train.c) --- */
 

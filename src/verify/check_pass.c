@@ -140,9 +140,11 @@ static by_status take_inputs(verify_case *c)
     return take_targets(c);
 }
 
-static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
+static by_status run_pass(verify_case *c, by_pass **pass, by_stream **stream, bool gradients)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
+    if (by_model_memory(c->model) > 0 && !(b.stream = *stream = by_stream_new(c->model, c->batch)))
+        return base_error_status();
     b.choices = c->choices;
     by_batch_put_source(&b, c->source_seq, c->source, c->source_mask);
     by_batch_put_tokens(&b, "segments", c->segments);
@@ -160,7 +162,11 @@ static by_status run_pass(verify_case *c, by_pass **pass, bool gradients)
                         &(by_pass_spec){.grads = gradients ? BY_GRAD_STORE : BY_GRAD_NONE,
                                         .hidden = !gradients,
                                         .attention = !gradients});
-    return *pass ? by_pass_run(*pass, &b) : base_error_status();
+    if (!*pass)
+        return base_error_status();
+    if (*stream)
+        BY_TRY(verify_fill_stream(c, *stream));
+    return by_pass_run(*pass, &b);
 }
 
 /* Returns the number N in "hidden_states.N" if it is below count, otherwise -1. */
@@ -219,6 +225,10 @@ static by_tensor *output_named(const verify_case *c, const char *name)
 by_status verify_output(verify_case *c, const by_weight *e)
 {
     const char *name = e->name + strlen("output.");
+    if (verify_is_memory(c, name))
+        return verify_memory(c, e);
+    if (strcmp(name, "token_losses") == 0)
+        return verify_token_losses(c, e);
     const by_tensor *t = output_named(c, name);
     if (!t) {
         bool unlabelled = strcmp(name, "loss") == 0 && !verify_has_targets(c);
@@ -275,7 +285,7 @@ by_status verify_passes(verify_case *c)
     bool wanted;
     BY_TRY(take_inputs(c));
     BY_TRY(check_targets(c));
-    BY_TRY(run_pass(c, &c->forward, false));
+    BY_TRY(run_pass(c, &c->forward, &c->stream, false));
     BY_TRY(verify_whole(c, &wanted));
-    return wanted && verify_has_targets(c) ? run_pass(c, &c->backward, true) : BY_OK;
+    return wanted && verify_has_targets(c) ? run_pass(c, &c->backward, &c->backward_stream, true) : BY_OK;
 }

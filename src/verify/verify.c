@@ -109,6 +109,8 @@ static void close_case(verify_case *c)
 {
     by_pass_free(c->forward);
     by_pass_free(c->backward);
+    by_stream_free(c->stream);
+    by_stream_free(c->backward_stream);
     by_generator_free(c->generator);
     by_model_free(c->model);
     by_weights_free(c->reference);

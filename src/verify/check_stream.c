@@ -1,0 +1,96 @@
+/* check_stream.c - cases of models with a memory: memories before and after the segment, and losses by token. */
+#include <math.h>
+
+#include "model/model.h"
+#include "verify/check.h"
+
+bool verify_is_memory(const verify_case *c, const char *name)
+{
+    return verify_has_prefix(name, "mems.") && by_model_memory(c->model) > 0;
+}
+
+/* All positions of the memory are held. */
+static by_status hold_all(const by_stream *s)
+{
+    const by_stream_part *p = by_stream_find(s, "memory.held");
+    const int32_t one = 1;
+    for (size_t at = 0; p && at < by_memory_bytes(p->memory); at += sizeof one)
+        BY_TRY(by_memory_write(p->memory, at, &one, sizeof one));
+    return BY_OK;
+}
+
+static by_status fill(const verify_case *c, const by_stream_part *p)
+{
+    const by_weight *e = verify_find(c, "input.", p->name);
+    const size_t n = by_memory_bytes(p->memory) / by_dtype_size(p->type);
+    if (!e)
+        return BY_OK;
+    if (e->rank != p->rank || verify_elements(e) != n || !by_dtype_is_float(e->dtype))
+        return base_fail(BY_ERR_FORMAT, "%s does not have the shape of the model's memory", e->name);
+    void *values = verify_values(e, p->type);
+    by_status s = values ? by_memory_write(p->memory, 0, values, by_memory_bytes(p->memory)) : BY_ERR_MEMORY;
+    base_free(values);
+    return s;
+}
+
+by_status verify_fill_stream(const verify_case *c, const by_stream *s)
+{
+    if (verify_find(c, "input.", "mems.0"))
+        BY_TRY(hold_all(s));
+    for (int i = 0; i < by_stream_count(s); i++)
+        BY_TRY(fill(c, by_stream_at(s, i)));
+    return BY_OK;
+}
+
+by_status verify_memory(verify_case *c, const by_weight *e)
+{
+    const by_stream_part *p = c->stream ? by_stream_find(c->stream, e->name + strlen("output.")) : NULL;
+    if (!p) {
+        verify_note(c, e, BY_VERDICT_FAILED, "the model has no such memory");
+        return BY_OK;
+    }
+    const size_t bytes = by_memory_bytes(p->memory), n = bytes / by_dtype_size(p->type);
+    void *raw = base_alloc(bytes);
+    float *here = base_alloc_zero(n, sizeof *here);
+    by_status s = raw && here ? by_memory_read(p->memory, 0, raw, bytes) : BY_ERR_MEMORY;
+    if (s == BY_OK) {
+        base_convert(here, BY_F32, raw, p->type, n);
+        s = verify_compare(c, e, VERIFY_SUBJECT_OUTPUT, p->rank, p->shape, here, NULL);
+    }
+    base_free(raw);
+    base_free(here);
+    return s;
+}
+
+/* -log softmax(logits)[target]. */
+static double loss_of(const float *logits, int64_t count, int32_t target)
+{
+    double most = logits[0], sum = 0;
+    for (int64_t i = 1; i < count; i++)
+        most = fmax(most, logits[i]);
+    for (int64_t i = 0; i < count; i++)
+        sum += exp(logits[i] - most);
+    return most + log(sum) - logits[target];
+}
+
+by_status verify_token_losses(verify_case *c, const by_weight *e)
+{
+    const by_tensor *t = by_io_output(by_pass_io(c->forward), "logits");
+    const int64_t rows = (int64_t)c->batch * c->seq, vocab = t ? by_dim(t, -1) : 0;
+    if (!t || !c->targets || by_elements(t) != rows * vocab) {
+        verify_note(c, e, BY_VERDICT_FAILED, "there are no logits and labels by token");
+        return BY_OK;
+    }
+    float *logits = base_alloc_zero((size_t)(rows * vocab), sizeof *logits);
+    float *here = base_alloc_zero((size_t)rows, sizeof *here);
+    by_status s = logits && here ? by_pass_read(c->forward, t, logits) : BY_ERR_MEMORY;
+    for (int64_t r = 0; r < rows && s == BY_OK; r++)
+        here[r] = c->targets[r] >= 0 && c->targets[r] < vocab
+                      ? (float)loss_of(logits + r * vocab, vocab, c->targets[r])
+                      : 0;
+    if (s == BY_OK)
+        s = verify_compare(c, e, VERIFY_SUBJECT_OUTPUT, 2, (int64_t[]){c->batch, c->seq}, here, NULL);
+    base_free(logits);
+    base_free(here);
+    return s;
+}
