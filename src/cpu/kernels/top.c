@@ -57,15 +57,18 @@ static R FN(row_top)(const T *x, int64_t count, int k, R *best, int32_t *ids)
 static by_status FN(top)(gr_exec *e, gr_node *n)
 {
     const T *x = n->in[0]->data;
-    R *best = n->out[0]->data, *lse = n->out[2] ? n->out[2]->data : NULL;
-    int32_t *ids = n->out[1]->data;
+    R *best = n->out[0] ? n->out[0]->data : NULL, *lse = n->out[2] ? n->out[2]->data : NULL;
+    int32_t *ids = n->out[1] ? n->out[1]->data : NULL;
     const int k = ((const gr_top_attr *)n->attr)->k;
     const int64_t rows = gr_tensor_rows(n->in[0]), cols = gr_tensor_cols(n->in[0]);
     BY_BRANCH("top " BY_STRING(T_NAME));
 #pragma omp parallel for schedule(static) \
     num_threads(e->threads) if (rows > 1 && rows * cols >= BY_FORK_ELEMENTS)
     for (int64_t r = 0; r < rows; r++) {
-        R all = FN(row_top)(x + r * cols, cols, k, best + r * k, ids + r * k);
+        R unread[BY_TOP_MAX];
+        int32_t unread_ids[BY_TOP_MAX];
+        R all =
+            FN(row_top)(x + r * cols, cols, k, best ? best + r * k : unread, ids ? ids + r * k : unread_ids);
         if (lse)
             lse[r] = all;
     }

@@ -100,11 +100,19 @@ static __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
     for (int i = threadIdx.x; i < k; i += THREADS) {
-        best[(int64_t)blockIdx.x * k + i] = value_of(rank[i]);
-        ids[(int64_t)blockIdx.x * k + i] = place_of(rank[i]);
+        if (best)
+            best[(int64_t)blockIdx.x * k + i] = value_of(rank[i]);
+        if (ids)
+            ids[(int64_t)blockIdx.x * k + i] = place_of(rank[i]);
     }
     if (lse && threadIdx.x == 0)
         lse[blockIdx.x] = most + logf(sum);
+}
+
+/* An output that nobody reads is NULL. */
+static void *data_of(const by_tensor *t)
+{
+    return t ? t->data : NULL;
 }
 
 template <class T> static by_status top_rows(cuda_exec *x, gr_node *n)
@@ -112,9 +120,9 @@ template <class T> static by_status top_rows(cuda_exec *x, gr_node *n)
     const int cols = (int)gr_tensor_cols(n->in[0]), k = ((const gr_top_attr *)n->attr)->k;
     const int whole = rows_aligned(n->in[0]) ? cols / wide<T>::N * wide<T>::N : 0;
     return cuda_launch_early(x, top<T>, (unsigned)gr_tensor_rows(n->in[0]), THREADS, 0,
-                             (float *)n->out[0]->data, (int32_t *)n->out[1]->data,
-                             (float *)(n->out[2] ? n->out[2]->data : NULL), (const T *)n->in[0]->data, whole,
-                             cols, gr_tensor_pitch(n->in[0]), k);
+                             (float *)data_of(n->out[0]), (int32_t *)data_of(n->out[1]),
+                             (float *)data_of(n->out[2]), (const T *)n->in[0]->data, whole, cols,
+                             gr_tensor_pitch(n->in[0]), k);
 }
 
 extern "C" by_status cuda_top(gr_exec *e, gr_node *n)
