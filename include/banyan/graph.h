@@ -267,7 +267,8 @@ typedef enum by_pattern_kind {
 typedef struct by_pattern {
     by_pattern_kind kind;
     int length, before, after;
-    int part; /* of STRIDED and FIXED: 0: both sets of keys, 1: the first alone, 2: the second alone */
+    int part; /* of STRIDED and FIXED: 0: both sets of keys, 1: the first alone, 2: the second alone, 3: the
+                 first for heads below H / 2, the second for the others */
 } by_pattern;
 
 /* softmax(q k^T * scale + biases, where a key is seen) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) ->

@@ -554,7 +554,7 @@ static by_status infer_pattern(const by_pattern *x)
     for (int i = 0; i < BY_COUNT(numbers); i++)
         if (numbers[i] >= GR_REACH_LIMIT || numbers[i] <= -GR_REACH_LIMIT)
             return base_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
-    if (x->part < 0 || x->part > 2 || (x->part && !cut))
+    if (x->part < 0 || x->part > 3 || (x->part && !cut))
         return base_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
     if ((cut || sinks || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
         return base_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
@@ -674,15 +674,18 @@ static by_status gr_infer_attention(gr_node *n)
     return gr_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
 }
 
-/* Keys that queries at positions [first, first + t) see of s, all together. What a prefix or a key mask says
- * is not known yet: as if there were none. */
+/* Keys that queries at positions [first, first + t) of all heads see of s, all together. What a prefix or a
+ * key mask says is not known yet: as if there were none. */
 static double keys_seen(const gr_attention_attr *a, int64_t first, int64_t t, int64_t s)
 {
-    const gr_reach r = gr_reach_of(&a->spec.pattern);
+    const int heads = a->spec.heads, half = a->spec.pattern.part == 3 ? heads / 2 : 0;
+    const gr_reach low = gr_reach_of_head(&a->spec.pattern, 0, heads);
+    const gr_reach high = gr_reach_of_head(&a->spec.pattern, heads - 1, heads);
     double sum = 0;
     for (int64_t p = first; p < first + t; p++) {
-        const int64_t keys = a->spec.mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s);
-        sum += (double)(r.on ? gr_reach_count(&r, (int)p, (int)keys) : keys);
+        const int keys = (int)(a->spec.mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s));
+        sum += half ? (double)half * (double)gr_reach_count(&low, (int)p, keys) : 0;
+        sum += (heads - half) * (double)(high.on ? gr_reach_count(&high, (int)p, keys) : keys);
     }
     return sum;
 }
@@ -691,8 +694,8 @@ static gr_cost gr_cost_attention(const gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), s = a->packed ? t : by_dim(n->in[1], 1);
-    const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
-    return cost_of_bytes(n, 4.0 * heads * keys_seen(a, s - t, t, s) * a->head_dim);
+    const double batch = (double)by_dim(n->in[0], 0);
+    return cost_of_bytes(n, 4.0 * batch * keys_seen(a, s - t, t, s) * a->head_dim);
 }
 
 static by_status gr_infer_attention_grad(gr_node *n)
@@ -749,8 +752,8 @@ static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cac
 {
     const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), room = gr_cache_room(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]);
-    const double heads = (double)by_dim(n->in[0], 0) * a->spec.heads;
-    return cost_of_bytes(n, 4.0 * heads * keys_seen(a, room - t, t, room) * a->head_dim);
+    const double batch = (double)by_dim(n->in[0], 0);
+    return cost_of_bytes(n, 4.0 * batch * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 
 static by_status gr_infer_reorder(gr_node *n)

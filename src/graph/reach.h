@@ -21,6 +21,7 @@ typedef struct gr_reach {
     int cycle;               /* far: none when 0; */
     int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
     int sinks;               /* s < sinks */
+    bool split;              /* of all heads together: each sees one of the two sets */
 } gr_reach;
 
 /* Where a position is in units and in the cycle. */
@@ -35,7 +36,7 @@ typedef struct gr_stretch {
 
 GR_REACH gr_reach gr_reach_of(const by_pattern *x)
 {
-    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0, 0};
+    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0, 0, x->part == 3};
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_FIXED)
         r.unit = x->length;
     if (x->kind == BY_PATTERN_STRIDED)
@@ -51,6 +52,15 @@ GR_REACH gr_reach gr_reach_of(const by_pattern *x)
     if (x->part == 2)
         r.before = r.after = -GR_REACH_LIMIT; /* nothing is near */
     return r;
+}
+
+/* The same for head h alone. */
+GR_REACH gr_reach gr_reach_of_head(const by_pattern *x, int h, int heads)
+{
+    by_pattern own = *x;
+    if (x->part == 3)
+        own.part = h < heads / 2 ? 1 : 2;
+    return gr_reach_of(&own);
 }
 
 GR_REACH int gr_floor_div(int a, int b)
@@ -79,7 +89,7 @@ GR_REACH bool gr_reaches(const gr_reach *r, gr_spot p, gr_spot s)
 /* Whether every query sees its own position. */
 GR_REACH bool gr_reaches_itself(const gr_reach *r)
 {
-    return !r->on || (r->before >= 0 && r->after >= 0) || (r->cycle && !r->tail);
+    return !r->on || (r->before >= 0 && r->after >= 0 && !(r->split && r->tail)) || (r->cycle && !r->tail);
 }
 
 /* The units [first, last] as positions, as far as they are in [low, high). */
