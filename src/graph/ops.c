@@ -679,8 +679,8 @@ static by_status gr_infer_attention(gr_node *n)
 static double keys_seen(const gr_attention_attr *a, int64_t first, int64_t t, int64_t s)
 {
     const int heads = a->spec.heads, half = a->spec.pattern.part == 3 ? heads / 2 : 0;
-    const gr_reach low = gr_reach_of_head(&a->spec.pattern, 0, heads);
-    const gr_reach high = gr_reach_of_head(&a->spec.pattern, heads - 1, heads);
+    const gr_reach r = gr_reach_of(&a->spec.pattern);
+    const gr_reach low = gr_reach_of_head(r, 0, heads), high = gr_reach_of_head(r, heads - 1, heads);
     double sum = 0;
     for (int64_t p = first; p < first + t; p++) {
         const int keys = (int)(a->spec.mask == BY_MASK_NONE ? s : p < 0 ? 0 : BY_MIN(p + 1, s));

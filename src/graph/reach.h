@@ -54,13 +54,15 @@ GR_REACH gr_reach gr_reach_of(const by_pattern *x)
     return r;
 }
 
-/* The same for head h alone. */
-GR_REACH gr_reach gr_reach_of_head(const by_pattern *x, int h, int heads)
+/* What head h of `heads` sees. */
+GR_REACH gr_reach gr_reach_of_head(gr_reach r, int h, int heads)
 {
-    by_pattern own = *x;
-    if (x->part == 3)
-        own.part = h < heads / 2 ? 1 : 2;
-    return gr_reach_of(&own);
+    if (r.split && h < heads / 2)
+        r.cycle = 0;
+    else if (r.split)
+        r.before = r.after = -GR_REACH_LIMIT;
+    r.split = false;
+    return r;
 }
 
 GR_REACH int gr_floor_div(int a, int b)
@@ -154,7 +156,7 @@ GR_REACH int gr_reach_skip(const gr_reach *r, int p0, int s0, int m)
 GR_REACH bool gr_reach_covers(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
     return !r->on || s1 < r->sinks ||
-           (s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
+           (!r->split && s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
             s1 / r->unit - gr_floor_div(p0, r->unit) <= r->after);
 }
 

@@ -44,19 +44,19 @@ static void FN(running_softmax)(const tile *x, R *restrict st, R *restrict top, 
     for (int s = 0; s < x->keys; s++) {
         const R *restrict p = st + s * TILE;
 #pragma omp simd
-        for (int t = FN(first_query)(x, s); t < x->width; t++)
+        for (int t = FN(first_query)(x, s); t < FN(last_query)(x, s); t++)
             now[t] = p[t] > now[t] ? p[t] : now[t];
     }
 #pragma omp simd
     for (int t = 0; t < x->width; t++) {
-        fix[t] = R_EXP(top[t] - now[t]);
+        fix[t] = top[t] == now[t] ? 1 : R_EXP(top[t] - now[t]); /* no key yet: both are -infinity */
         sum[t] *= fix[t];
         top[t] = now[t];
     }
     for (int s = 0; s < x->keys; s++) {
         R *restrict p = st + s * TILE;
 #pragma omp simd
-        for (int t = FN(first_query)(x, s); t < x->width; t++) {
+        for (int t = FN(first_query)(x, s); t < FN(last_query)(x, s); t++) {
             p[t] = R_EXP(p[t] - now[t]);
             sum[t] += p[t];
         }
@@ -89,7 +89,7 @@ static void FN(add_values)(const attention *a, const tile *x, int64_t ld, FN(for
     if (a->dropout > 0) {
         FN(draw_dropout)(a, x, w->keep);
         for (int s = 0; s < x->keys; s++)
-            for (int t = FN(first_query)(x, s); t < x->width; t++)
+            for (int t = FN(first_query)(x, s); t < FN(last_query)(x, s); t++)
                 w->st[s * TILE + t] *= w->keep[s * TILE + t];
     }
     FN(load_rows)(a, &a->v, x->b, x->s0, x->h / a->group, x->keys, x->keys, 1, ld, w->kv);
@@ -128,6 +128,17 @@ static void FN(write_weights)(const attention *a, int64_t b, int h, int64_t t0, 
     }
 }
 
+/* Continues from y and lse: an output whose sum is 1 at the scale of its log-sum-exp. */
+static void FN(resume)(const attention *a, int64_t b, int h, int64_t t0, int n, int64_t ld,
+                       FN(forward_space) * w)
+{
+    FN(load_rows)(a, &a->y, b, t0, h, n, n, 1, ld, w->o);
+    for (int t = 0; t < n; t++) {
+        w->top[t] = ((const R *)a->lse)[lse_row(a, b, h, t0 + t)];
+        w->sum[t] = w->top[t] != SEES_NOTHING;
+    }
+}
+
 /* Does everything for queries [t0, t0 + TILE) of head (b, h). */
 static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int64_t t0)
 {
@@ -142,14 +153,16 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         w.top[t] = (R)-INFINITY;
     FN(load_rows)(a, &a->q, b, t0, h, n, ROUND_UP(n, VL), (R)a->scale, ld, w.q);
     FN(transpose)(ROUND_UP(n, VL), ld, w.q, w.qt);
+    if (a->more)
+        FN(resume)(a, b, h, t0, n, ld, &w);
     for (int64_t s0 = first; s0 < seen.to; s0 = next_keys(a, b, h, t0, n, s0 + TILE, seen.to, false)) {
         tile x = tile_at(a, b, h, t0, s0, VL, s0 == first, false);
         R fix[TILE];
         FN(scores)(a, &x, ld, &w);
         FN(running_softmax)(&x, w.st, w.top, w.sum, fix);
-        if (s0 > first)
+        if (s0 > first || a->more)
             FN(scale_rows)(n, ld, fix, w.o);
-        FN(add_values)(a, &x, ld, &w, s0 > first);
+        FN(add_values)(a, &x, ld, &w, s0 > first || a->more);
     }
     if (first >= seen.to) { /* none of them attends to anything */
         memset(w.o, 0, sizeof(R) * (size_t)part);
@@ -165,7 +178,7 @@ static void FN(forward_tile)(const attention *a, R *space, int64_t b, int h, int
         w.even[t] = nothing ? (R)empty_weight(a, keys_of(a, b)) : 0;
         lse[t] = nothing ? (R)INFINITY : w.top[t] + R_LOG(w.sum[t]);
         if (a->lse && t < n)
-            ((R *)a->lse)[(b * a->heads + h) * a->queries + t0 + t] = nothing ? SEES_NOTHING : lse[t];
+            ((R *)a->lse)[lse_row(a, b, h, t0 + t)] = nothing ? SEES_NOTHING : lse[t];
     }
     if (any_nothing)
         FN(even_rows)(a, b, h, t0, ld, &w);
@@ -196,6 +209,58 @@ by_status FN(cpu_attention_tiles)(const attention *a)
     return BY_OK;
 }
 
+/* The tiles of queries of all groups of a view, for batch rows [b0, b1). Groups that share their keys are
+ * taken head by head; of others, all heads of a group: their rows lie side by side. */
+static by_status FN(forward_view)(const attention *a, const gr_view *v, int64_t b0, int64_t b1)
+{
+    const int64_t tiles = (v->most_queries + TILE - 1) / TILE, heads = v->head1 - v->head0;
+    const int64_t per_row = heads * v->groups * tiles, tasks = (b1 - b0) * per_row;
+    const int64_t floats = FN(forward_floats)(ROUND_UP(a->dim, VL));
+    const int threads = threads_for(a, tasks, (double)tasks * TILE * v->most_keys * a->dim);
+    R *space = cpu_scratch_take(a->e->device, (size_t)(threads * floats) * sizeof(R));
+    if (!space)
+        return BY_ERR_MEMORY;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
+    for (int64_t i = 0; i < tasks; i++) {
+        const int64_t j = i % per_row / tiles, t0 = (tiles - 1 - i % tiles) * TILE;
+        const int64_t h = v->shared ? j / v->groups : j % heads, g = v->shared ? j % v->groups : j / heads;
+        const gr_group x = gr_group_of(v, v->groups - 1 - (int)g);
+        attention part = attention_of_group(a, &x);
+        part.more = v->more;
+        if (t0 < x.queries && (x.keys > 0 || !v->more))
+            FN(forward_tile)
+        (&part, space + thread_index() * floats, b0 + i / per_row, v->head0 + (int)h, t0);
+    }
+    cpu_scratch_give(a->e->device, space);
+    return BY_OK;
+}
+
+/* One view after the other; rows of a cache, which have different numbers of keys, one by one. */
+by_status FN(cpu_attention_views)(const attention *a)
+{
+    attention x = *a;
+    by_status status = BY_OK;
+    if (!a->lse)
+        x.lse = cpu_scratch_take(a->e->device, sizeof(R) * (size_t)(a->batch * a->heads * a->queries));
+    if (!x.lse)
+        return BY_ERR_MEMORY;
+    for (int64_t b = 0; b < (a->past ? a->batch : 1) && status == BY_OK; b++) {
+        gr_view views[GR_MAX_VIEWS];
+        const int n = gr_node_views(a->n, a->causal, a->queries, keys_of(a, b), views);
+        for (int i = 0; i < n && status == BY_OK; i++)
+            status = FN(forward_view)(&x, &views[i], b, a->past ? b + 1 : a->batch);
+    }
+    if (!a->lse)
+        cpu_scratch_give(a->e->device, x.lse);
+    return status;
+}
+
+static bool FN(takes_views)(const attention *a)
+{
+    gr_view views[GR_MAX_VIEWS];
+    return a->y.at && !a->weights && gr_node_views(a->n, a->causal, a->queries, a->keys, views) > 0;
+}
+
 static by_status FN(attention_forward)(const attention *a)
 {
     if (a->queries <= FEW_QUERIES && a->dropout == 0 && !a->weights) {
@@ -220,6 +285,10 @@ static by_status FN(attention_forward)(const attention *a)
         BY_BRANCH("zeros for queries without keys");
     if (a->weights)
         BY_BRANCH("weights");
+    if (FN(takes_views)(a)) {
+        BY_BRANCH("views");
+        return FN(cpu_attention_views)(a);
+    }
     BY_BRANCH("tiles");
     return FN(cpu_attention_tiles)(a);
 }

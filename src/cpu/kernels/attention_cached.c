@@ -215,7 +215,7 @@ static void FN(combine)(const attention *a, int64_t b, int r, int64_t chunks, R 
     }
     const bool nothing = first < 0 || top == HIDDEN;
     if (a->lse)
-        ((R *)a->lse)[(b * a->heads + h) * a->queries + t] = nothing ? SEES_NOTHING : top + R_LOG(sum);
+        ((R *)a->lse)[lse_row(a, b, h, t)] = nothing ? SEES_NOTHING : top + R_LOG(sum);
     if (nothing)
         sum = FN(sum_values)(a, b, h, o);
     if (a->y.at)
@@ -261,6 +261,11 @@ static by_status FN(attention_over_cache)(const attention *a)
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");
         return FN(cpu_attention_rows)(a);
+    }
+    gr_view views[GR_MAX_VIEWS];
+    if (a->past && gr_node_views(a->n, true, a->queries, a->keys, views)) {
+        BY_BRANCH("cache, views");
+        return FN(cpu_attention_views)(a);
     }
     BY_BRANCH("cache, many queries");
     return FN(cpu_attention_tiles)(a);

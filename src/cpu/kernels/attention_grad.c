@@ -11,6 +11,7 @@
 /* attention, and the destinations of the gradients; at = NULL: not wanted. a.lse is read. */
 typedef struct attention_back {
     attention a;
+    const gr_view *view; /* whose gradients are added to what dq, dk and dv have; NULL: all is one group */
     head_rows dy, dq, dk, dv;
     struct bias_back {       /* for each bias: */
         const by_tensor *to; /* its gradient; NULL: not wanted */
@@ -24,11 +25,42 @@ static bool wants_bias(const attention_back *g)
     return g->dbias[0].to || g->dbias[1].to;
 }
 
-/* A part of the work of batch row b: heads [h0, h1), which share one key head, queries [t0, t1) and keys [s0,
- * s1), both in whole tiles. */
+/* Query heads [head0, head1) of a view, and groups of it. */
+static int groups_of(const attention_back *g)
+{
+    return g->view ? g->view->groups : 1;
+}
+static int64_t most_keys(const attention_back *g)
+{
+    return g->view ? g->view->most_keys : g->a.keys;
+}
+static int64_t tiles_of_queries(const attention_back *g)
+{
+    return ((g->view ? g->view->most_queries : g->a.queries) + TILE - 1) / TILE;
+}
+static int64_t tiles_of_keys(const attention_back *g)
+{
+    return (most_keys(g) + TILE - 1) / TILE;
+}
+
+/* Group i as a problem of its own. */
+static attention_back group_back(const attention_back *g, int i)
+{
+    attention_back y = *g;
+    const gr_group x = gr_group_of(g->view, i);
+    y.a = attention_of_group(&g->a, &x);
+    map_rows(&y.dy, x.query_at, x.query_step, 1);
+    map_rows(&y.dq, x.query_at, x.query_step, 1);
+    map_rows(&y.dk, x.key_at, x.key_step, x.run);
+    map_rows(&y.dv, x.key_at, x.key_step, x.run);
+    return y;
+}
+
+/* A part of the work of batch row b: heads [h0, h1), which share one key head, and of groups [g0, g1) queries
+ * [t0, t1) and keys [s0, s1), both in whole tiles. Several groups have their keys in common. */
 typedef struct back_part {
     int64_t b, t0, t1, s0, s1;
-    int h0, h1;
+    int h0, h1, g0, g1;
     bool queries, keys; /* which gradients to compute: dq and dbias, or dk and dv */
 } back_part;
 
@@ -39,22 +71,33 @@ typedef struct back_part {
 static back_part cut_heads(const attention_back *g, int64_t i)
 {
     const attention *a = &g->a;
-    int h = (int)(i % a->kv_heads) * a->group;
+    const int h = (int)(i % a->kv_heads) * a->group;
     return (back_part){.b = i / a->kv_heads,
                        .t1 = a->queries,
-                       .s1 = a->keys,
-                       .h0 = h,
-                       .h1 = h + a->group,
+                       .s1 = most_keys(g),
+                       .h0 = g->view ? BY_MAX(h, g->view->head0) : h,
+                       .h1 = g->view ? BY_MIN(h + a->group, g->view->head1) : h + a->group,
+                       .g1 = groups_of(g),
                        .queries = g->dq.at || wants_bias(g),
                        .keys = g->dk.at || g->dv.at};
 }
 
+/* By groups with keys of their own; of a group, all heads. */
+static back_part cut_groups(const attention_back *g, int64_t i)
+{
+    const int heads = g->a.kv_heads, groups = groups_of(g);
+    back_part p = cut_heads(g, i / heads / groups * heads + i % heads);
+    p.g0 = (int)(i / heads % groups);
+    p.g1 = p.g0 + 1;
+    return p;
+}
+
 static back_part cut_keys(const attention_back *g, int64_t i)
 {
-    const int64_t tiles = (g->a.keys + TILE - 1) / TILE;
+    const int64_t tiles = tiles_of_keys(g);
     back_part p = cut_heads(g, i / tiles);
     p.s0 = i % tiles * TILE;
-    p.s1 = BY_MIN(p.s0 + TILE, g->a.keys);
+    p.s1 = BY_MIN(p.s0 + TILE, most_keys(g));
     p.queries = false;
     return p;
 }
@@ -62,16 +105,19 @@ static back_part cut_keys(const attention_back *g, int64_t i)
 static back_part cut_query_heads(const attention_back *g, int64_t i)
 {
     back_part p = cut_heads(g, i / g->a.group);
-    p.h0 += (int)(i % g->a.group);
-    p.h1 = p.h0 + 1;
+    const int h = (int)(i % g->a.heads);
+    p.h1 = h >= p.h0 && h < p.h1 ? h + 1 : h;
+    p.h0 = h;
     p.keys = false;
     return p;
 }
 
 static back_part cut_queries(const attention_back *g, int64_t i)
 {
-    const int64_t tiles = (g->a.queries + TILE - 1) / TILE;
-    back_part p = cut_query_heads(g, i / tiles);
+    const int64_t tiles = tiles_of_queries(g);
+    back_part p = cut_query_heads(g, i / tiles / groups_of(g));
+    p.g0 = (int)(i / tiles % groups_of(g));
+    p.g1 = p.g0 + 1;
     p.t0 = i % tiles * TILE;
     p.t1 = BY_MIN(p.t0 + TILE, g->a.queries);
     return p;
@@ -127,11 +173,11 @@ static FN(back_space) FN(back_space_at)(R *at, int64_t ld, int64_t keys)
  * nothing and so has weights on every key. */
 static bool FN(load_lse)(const attention *a, int64_t b, int h, int64_t t0, int n, FN(back_space) * w)
 {
-    const R *from = (const R *)a->lse + (b * a->heads + h) * a->queries + t0;
     bool any = false;
     for (int t = 0; t < TILE; t++) {
-        bool nothing = t < n && from[t] == SEES_NOTHING;
-        w->lse[t] = nothing ? (R)INFINITY : t < n ? from[t] : 0;
+        const R lse = t < n ? ((const R *)a->lse)[lse_row(a, b, h, t0 + t)] : 0;
+        const bool nothing = lse == SEES_NOTHING;
+        w->lse[t] = nothing ? (R)INFINITY : lse;
         w->even[t] = nothing ? (R)empty_weight(a, a->keys) : 0;
         any |= nothing && !a->empty_zero;
     }
@@ -167,16 +213,16 @@ static void FN(through_softmax)(const attention *a, const tile *x, FN(back_space
     for (int s = 0; s < x->keys; s++) {
         R *restrict p = w->p + s * TILE, *restrict ds = w->ds + s * TILE;
         const R *restrict keep = w->keep + s * TILE;
-        const int first = FN(first_query)(x, s);
+        const int first = FN(first_query)(x, s), last = FN(last_query)(x, s);
         if (a->dropout > 0) {
 #pragma omp simd
-            for (int t = first; t < x->width; t++) {
+            for (int t = first; t < last; t++) {
                 ds[t] = p[t] * (ds[t] * keep[t] - delta[t]);
                 p[t] *= keep[t];
             }
         } else {
 #pragma omp simd
-            for (int t = first; t < x->width; t++)
+            for (int t = first; t < last; t++)
                 ds[t] = p[t] * (ds[t] - delta[t]);
         }
     }
@@ -268,46 +314,65 @@ static void FN(back_tile)(const attention_back *g, const back_part *part, const 
         FN(sum_over_keys)(x, ld, w->ds, w->k, w->dq, !first);
 }
 
-static void FN(store_rows)(const attention *a, const head_rows *r, int64_t b, int64_t t0, int h, int64_t n,
-                           R factor, int64_t ld, const R *from)
+/* Stores n rows from t0 on times factor; those of a view are added. */
+static void FN(store_rows)(const attention_back *g, const head_rows *r, int64_t b, int64_t t0, int h,
+                           int64_t n, R factor, int64_t ld, const R *from)
 {
-    for (int64_t i = 0; i < n && r->at; i++)
-        FN(store_row)(FN(head_at)(a, r, b, t0 + i, h), from + i * ld, a->dim, factor);
+    const int dim = g->a.dim;
+    for (int64_t i = 0; i < n && r->at; i++, from += ld) {
+        T *restrict to = FN(head_at)(&g->a, r, b, t0 + i, h);
+        if (!g->view) {
+            FN(store_row)(to, from, dim, factor);
+            continue;
+        }
+#pragma omp simd
+        for (int d = 0; d < dim; d++)
+            to[d] = ST(LD(to[d]) + from[d] * factor);
+    }
 }
 
-static void FN(back_part)(const attention_back *g, const back_part *part, R *space)
+/* Processes queries [t0, t0 + TILE) of head h of a group against the keys of the part. */
+static void FN(back_queries)(const attention_back *g, const back_part *part, int h, int64_t t0,
+                             FN(back_space) * w)
 {
     const attention *a = &g->a;
-    const int64_t ld = ROUND_UP(a->dim, VL), keys = part->s1 - part->s0;
+    const int n = (int)BY_MIN(a->queries - t0, TILE);
+    const bool nothing = FN(load_lse)(a, part->b, h, t0, n, w);
+    const gr_stretch seen = keys_seen(a, part->b, t0, n);
+    const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
+    int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
+    first = next_keys(a, part->b, h, t0, n, first, end, nothing);
+    if (first >= end && !part->queries)
+        return;
+    if (first >= end) /* none of them attends to anything, and their weights are 0 */
+        memset(w->dq, 0, sizeof(R) * (size_t)(TILE * w->ld));
+    FN(load_queries)(g, part->b, h, t0, n, w);
+    for (int64_t s0 = first; s0 < end; s0 = next_keys(a, part->b, h, t0, n, s0 + TILE, end, nothing)) {
+        tile x = tile_at(a, part->b, h, t0, s0, VL, s0 == first, nothing);
+        FN(back_tile)(g, part, &x, s0 == first, w);
+    }
+    if (part->queries)
+        FN(store_rows)(g, &g->dq, part->b, t0, h, n, (R)a->scale, w->ld, w->dq);
+}
+
+static void FN(back_part)(const attention_back *all, const back_part *part, R *space)
+{
+    const int64_t ld = ROUND_UP(all->a.dim, VL), keys = part->s1 - part->s0;
     FN(back_space) w = FN(back_space_at)(space, ld, keys);
+    attention_back g = *all;
     if (part->keys)
         memset(w.dk, 0, sizeof(R) * (size_t)(2 * ROUND_UP(keys, MR) * ld));
-    for (int h = part->h0; h < part->h1; h++) {
-        for (int64_t t0 = part->t0; t0 < part->t1; t0 += TILE) {
-            const int n = (int)BY_MIN(a->queries - t0, TILE);
-            bool nothing = FN(load_lse)(a, part->b, h, t0, n, &w);
-            const gr_stretch seen = keys_seen(a, part->b, t0, n);
-            const int64_t end = nothing ? part->s1 : BY_MIN(seen.to, part->s1);
-            int64_t first = nothing ? part->s0 : BY_MAX(seen.from / TILE * TILE, part->s0);
-            first = next_keys(a, part->b, h, t0, n, first, end, nothing);
-            if (first >= end && !part->queries)
-                continue;
-            if (first >= end) /* none of them attends to anything, and their weights are 0 */
-                memset(w.dq, 0, sizeof(R) * (size_t)(TILE * ld));
-            FN(load_queries)(g, part->b, h, t0, n, &w);
-            for (int64_t s0 = first; s0 < end;
-                 s0 = next_keys(a, part->b, h, t0, n, s0 + TILE, end, nothing)) {
-                tile x = tile_at(a, part->b, h, t0, s0, VL, s0 == first, nothing);
-                FN(back_tile)(g, part, &x, s0 == first, &w);
-            }
-            if (part->queries)
-                FN(store_rows)(a, &g->dq, part->b, t0, h, n, (R)a->scale, ld, w.dq);
-        }
+    for (int i = part->g0; i < part->g1; i++) {
+        g = all->view ? group_back(all, i) : *all;
+        for (int h = part->h0; h < part->h1; h++)
+            for (int64_t t0 = part->t0; t0 < BY_MIN(part->t1, g.a.queries); t0 += TILE)
+                FN(back_queries)(&g, part, h, t0, &w);
     }
-    if (part->keys) {
-        const int kv = part->h0 / a->group;
-        FN(store_rows)(a, &g->dk, part->b, part->s0, kv, keys, 1, ld, w.dk);
-        FN(store_rows)(a, &g->dv, part->b, part->s0, kv, keys, 1, ld, w.dv);
+    if (part->keys && part->h0 < part->h1) {
+        const int kv = part->h0 / g.a.group; /* the last group has all keys */
+        const int64_t n = BY_MIN(g.a.keys, part->s1) - part->s0;
+        FN(store_rows)(&g, &g.dk, part->b, part->s0, kv, n, 1, ld, w.dk);
+        FN(store_rows)(&g, &g.dv, part->b, part->s0, kv, n, 1, ld, w.dv);
     }
 }
 
@@ -332,10 +397,9 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
 static by_status FN(back_apart)(const attention_back *g, int threads)
 {
     const attention *a = &g->a;
-    const int64_t key_tiles = (a->keys + TILE - 1) / TILE, query_tiles = (a->queries + TILE - 1) / TILE;
-    const int64_t heads = a->batch * a->heads;
+    const int64_t query_tiles = groups_of(g) * tiles_of_queries(g), heads = a->batch * a->heads;
     if (g->dk.at || g->dv.at)
-        BY_TRY(FN(back_parts)(g, a->batch * a->kv_heads * key_tiles, TILE, threads, cut_keys));
+        BY_TRY(FN(back_parts)(g, a->batch * a->kv_heads * tiles_of_keys(g), TILE, threads, cut_keys));
     if (wants_bias(g))
         return FN(back_parts)(g, heads, TILE, threads, cut_query_heads);
     return g->dq.at ? FN(back_parts)(g, heads * query_tiles, TILE, threads, cut_queries) : BY_OK;
@@ -345,21 +409,42 @@ static by_status FN(back_all)(const attention_back *g)
 {
     const attention *a = &g->a;
     const int64_t heads = a->batch * a->kv_heads;
-    const int64_t arch_key = heads * ((a->keys + TILE - 1) / TILE);
-    const int64_t cpu_query = a->batch * a->heads * ((a->queries + TILE - 1) / TILE);
-    const double work = 2.5 * (double)a->batch * a->heads * (double)a->queries * (double)a->keys * a->dim;
-    const int threads = threads_for(a, BY_MAX(arch_key, cpu_query), work);
+    const int64_t by_key = heads * tiles_of_keys(g);
+    const int64_t by_query = a->batch * a->heads * groups_of(g) * tiles_of_queries(g);
+    const double work =
+        2.5 * (double)a->batch * a->heads * (double)a->queries * (double)most_keys(g) * a->dim;
+    const int threads = threads_for(a, BY_MAX(by_key, by_query), work);
+    if (g->view && !g->view->shared) {
+        BY_BRANCH("groups with keys of their own");
+        return FN(back_parts)(g, heads * groups_of(g), most_keys(g), threads, cut_groups);
+    }
     if (5 * ROUND_UP(heads, threads) <= 7 * heads) {
         BY_BRANCH("all gradients of a key head together");
-        return FN(back_parts)(g, heads, a->keys, BY_MIN(threads, (int)heads), cut_heads);
+        return FN(back_parts)(g, heads, most_keys(g), BY_MIN(threads, (int)heads), cut_heads);
     }
     BY_BRANCH("keys and queries apart");
     return FN(back_apart)(g, threads);
 }
 
+/* The gradients of all views, added up. */
+static by_status FN(back_views)(attention_back *g, const gr_view *views, int count)
+{
+    const gr_node *n = g->a.n;
+    for (int i = 0; i < 3; i++)
+        if (n->out[i])
+            memset(n->out[i]->data, 0, by_dtype_size(n->out[i]->type) * (size_t)by_elements(n->out[i]));
+    for (int i = 0; i < count; i++) {
+        g->view = &views[i];
+        BY_TRY(FN(back_all)(g));
+    }
+    return BY_OK;
+}
+
 static by_status FN(attention_backward)(attention_back *g)
 {
     const attention *a = &g->a;
+    gr_view views[GR_MAX_VIEWS];
+    const int n_views = gr_node_views(a->n, a->causal, a->queries, a->keys, views);
     if (a->dropout > 0)
         BY_BRANCH("dropout");
     if (a->key_mask)
@@ -376,6 +461,10 @@ static by_status FN(attention_backward)(attention_back *g)
         BY_BRANCH("pair mask");
     if (a->empty_zero)
         BY_BRANCH("zeros for queries without keys");
+    if (n_views) {
+        BY_BRANCH("views");
+        return FN(back_views)(g, views, n_views);
+    }
     if (!wants_bias(g))
         return FN(back_all)(g);
     BY_BRANCH("gradient of the bias");

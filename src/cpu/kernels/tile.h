@@ -10,7 +10,7 @@
 #include <float.h>
 
 #include "cpu/kernels/kernel.h"
-#include "graph/reach.h"
+#include "graph/views.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -38,11 +38,13 @@ enum { FORK_WORK = 1 << 18 }; /* fewer multiplications run on one thread */
 #define SEES_NOTHING ((R)-INFINITY)
 
 /* Rows of heads: element (b, t, h, d) lies at b * batch + t * row + h * D + d. In pages, b * batch becomes
- * pages[b][t >> shift] * batch, and t what is left of it. */
+ * pages[b][t >> shift] * batch, and t what is left of it. In a group of a view, t is first mapped to
+ * first + t / run * step + t % run. */
 typedef struct head_rows {
     void *at;
     int64_t row, batch;
-    const int32_t *pages; /* (B, columns); NULL: row b is page b */
+    int64_t first, step, run; /* step 0: t itself */
+    const int32_t *pages;     /* (B, columns); NULL: row b is page b */
     int64_t columns;
     int shift;
 } head_rows;
@@ -71,7 +73,9 @@ typedef struct attention {
     int64_t batch, queries, keys; /* keys: number of the longest row if past is given */
     int heads, kv_heads, group, dim;
     bool causal;
+    int window; /* under the causal mask, no more than the last `window` keys are seen; 0: all */
     gr_reach reach;
+    int64_t all_queries, all_keys; /* of the whole problem; queries and keys may be those of a group */
     double scale;
     float dropout;
     bool empty_zero;
@@ -83,6 +87,7 @@ typedef struct attention {
     bias_rows bias[BIASES];
     head_rows q, k, v, y;
     void *lse, *weights; /* NULL: not wanted */
+    bool more;           /* y and lse have results of other keys, to which these are added */
 } attention;
 
 /* One tile: queries [t0, t0 + queries) of head (b, h) against keys [s0, s0 + keys). */
@@ -92,7 +97,8 @@ typedef struct tile {
     int position;                /* position of its first query */
     int diagonal;                /* query t attends to key s of the tile if s <= t + diagonal, */
     int prefix;                  /* or if s < prefix */
-    int trim;                    /* beyond this diagonal nothing is computed or read */
+    int trim;                    /* beyond this diagonal nothing is computed or read, */
+    int trail;                   /* nor for s <= t + trail, where a window ends */
 } tile;
 
 static inline head_rows rows_of(const by_tensor *t, int64_t first)
@@ -120,9 +126,18 @@ static inline head_rows rows_in_pages(const by_tensor *cache, const by_tensor *p
     return r;
 }
 
-/* Where position t of batch row b begins. */
+/* The row of the tensor that t, of the whole or of a group, stands for. */
+static inline int64_t row_of(const head_rows *r, int64_t t)
+{
+    return r->step == 0  ? t
+           : r->run == 1 ? r->first + t * r->step
+                         : r->first + t / r->run * r->step + t % r->run;
+}
+
+/* Where row t of batch row b begins. */
 static inline int64_t row_at(const head_rows *r, int64_t b, int64_t t)
 {
+    t = row_of(r, t);
     if (!r->pages)
         return b * r->batch + t * r->row;
     const int64_t column = t >> r->shift;
@@ -185,8 +200,38 @@ static inline attention attention_of(const gr_exec *e, const gr_node *n)
                    .pairs = pairs_of(in[GR_ATT_PAIR_MASK], spec->pair_block),
                    .bias = {bias_of(in[GR_ATT_BIAS], false, 0),
                             bias_of(in[GR_ATT_RELATIVE], true, spec->relative_zero)}};
+    a.all_queries = a.queries;
+    a.all_keys = a.keys;
     rows_of_qkv(x, n->in, &a.q, &a.k, &a.v);
     return a;
+}
+
+/* Group x as an attention of its own. */
+static inline void map_rows(head_rows *r, int first, int step, int run)
+{
+    r->first = first;
+    r->step = step;
+    r->run = run;
+}
+static inline attention attention_of_group(const attention *a, const gr_group *x)
+{
+    attention y = *a;
+    y.queries = x->queries;
+    y.keys = x->keys;
+    y.past = NULL;
+    y.causal = x->causal;
+    y.window = x->window;
+    y.reach.on = false;
+    map_rows(&y.q, x->query_at, x->query_step, 1);
+    map_rows(&y.y, x->query_at, x->query_step, 1);
+    map_rows(&y.k, x->key_at, x->key_step, x->run);
+    map_rows(&y.v, x->key_at, x->key_step, x->run);
+    return y;
+}
+
+static inline int64_t lse_row(const attention *a, int64_t b, int h, int64_t t)
+{
+    return (b * a->heads + h) * a->all_queries + row_of(&a->q, t);
 }
 
 static inline int64_t keys_of(const attention *a, int64_t b)
@@ -260,9 +305,10 @@ static inline double empty_weight(const attention *a, int64_t n)
 static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t s)
 {
     const int64_t p = position_of(a, b, t);
+    const gr_reach r = gr_reach_of_head(a->reach, h, a->heads);
     if (a->causal && s > p && s >= prefix_of(a, b))
         return false;
-    if (a->reach.on && !gr_reaches(&a->reach, gr_spot_of(&a->reach, (int)p), gr_spot_of(&a->reach, (int)s)))
+    if (r.on && !gr_reaches(&r, gr_spot_of(&r, (int)p), gr_spot_of(&r, (int)s)))
         return false;
     if (a->pairs.at && !pair_seen(a, pair_row(a, b, h, t / a->pairs.block), s / a->pairs.block))
         return false;
@@ -276,6 +322,8 @@ static inline gr_stretch keys_seen(const attention *a, int64_t b, int64_t t0, in
     int64_t end = keys_of(a, b);
     if (a->causal)
         end = BY_MIN(end, BY_MAX(last + 1, prefix_of(a, b)));
+    if (a->window)
+        return (gr_stretch){(int)BY_MAX(last - n + 2 - a->window, 0), (int)BY_MAX(end, 0)};
     return gr_reach_keys(&a->reach, (int)(last - n + 1), (int)last, (int)BY_MAX(end, 0));
 }
 
@@ -316,6 +364,7 @@ static inline tile tile_at(const attention *a, int64_t b, int h, int64_t t0, int
     x.diagonal = (int)(diagonal > TILE ? TILE : diagonal < -TILE ? -TILE : diagonal);
     x.prefix = (int)BY_MAX(BY_MIN(prefix, TILE), 0);
     x.trim = whole || x.prefix ? TILE : x.diagonal;
+    x.trail = a->window && diagonal - a->window > -TILE ? (int)(diagonal - a->window) : -TILE;
     if (first)
         x.trim = BY_MAX(x.trim, 0);
     return x;
@@ -346,6 +395,13 @@ static inline int FN(first_query)(const tile *x, int s)
     const int step = VL > MR ? VL : MR;
     int first = (s & ~(MR - 1)) - x->trim;
     return first <= 0 ? 0 : BY_MIN(first / step * step, x->width);
+}
+
+/* Returns the end of that part. */
+static inline int FN(last_query)(const tile *x, int s)
+{
+    const int step = VL > MR ? VL : MR, end = (s | (MR - 1)) - x->trail;
+    return end <= 0 ? 0 : BY_MIN(ROUND_UP(end, step), x->width);
 }
 
 static inline const T *FN(bias_at)(const bias_rows *x, int64_t b, int h, int64_t t)
@@ -381,7 +437,7 @@ static inline void FN(add_bias)(const bias_rows *bias, const tile *x, R *restric
 /* Masks the keys outside the pattern. */
 static inline void FN(hide_unreached)(const attention *a, const tile *x, R *restrict st)
 {
-    const gr_reach r = a->reach;
+    const gr_reach r = gr_reach_of_head(a->reach, x->h, a->heads);
     gr_spot query[TILE];
     for (int t = 0; t < x->width; t++)
         query[t] = gr_spot_of(&r, x->position + t);
@@ -413,20 +469,23 @@ static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict
 /* Products to scores: adds biases, and masks what sees() excludes, row by row. */
 static inline void FN(finish_scores)(const attention *a, const tile *x, R *restrict st)
 {
-    const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->mask_row + x->s0 : NULL;
+    const int32_t *seen = a->key_mask ? a->key_mask + x->b * a->mask_row : NULL;
+    const gr_reach r = gr_reach_of_head(a->reach, x->h, a->heads);
     const int p = x->position, s0 = (int)x->s0;
     for (int i = 0; i < BIASES; i++)
         if (a->bias[i].at)
             FN(add_bias)(&a->bias[i], x, st);
     if (a->pairs.at)
         FN(hide_pairs)(a, x, st);
-    if (!gr_reach_covers(&a->reach, p, p + x->queries - 1, s0, s0 + x->keys - 1))
+    if (!gr_reach_covers(&r, p, p + x->queries - 1, s0, s0 + x->keys - 1))
         FN(hide_unreached)(a, x, st);
     for (int s = 0; s < x->keys; s++) {
         int hidden = s < x->prefix ? 0 : BY_MIN(s - x->diagonal, x->width);
-        if (seen && !seen[s])
+        if (seen && !seen[row_of(&a->k, s0 + s)])
             hidden = x->width;
         for (int t = 0; t < hidden; t++)
+            st[s * TILE + t] = HIDDEN;
+        for (int t = BY_MAX(s - x->trail, 0), end = FN(last_query)(x, s); t < end; t++)
             st[s * TILE + t] = HIDDEN;
     }
 }
@@ -437,13 +496,17 @@ static inline void FN(draw_dropout)(const attention *a, const tile *x, R *restri
 {
     const uint32_t threshold = cpu_drop_threshold(a->dropout);
     const R factor = (R)(1.0 / (1.0 - (double)a->dropout));
-    const uint64_t row = (uint64_t)ROUND_UP(a->queries, 4);
+    const uint64_t row = (uint64_t)ROUND_UP(a->all_queries, 4);
+    const int64_t step = a->q.step ? a->q.step : 1, head = x->b * a->heads + x->h;
     uint32_t buffer[BY_RANDOM_SPAN + 4 * BY_LANES];
     for (int s = 0; s < x->keys; s++) {
-        uint64_t first = (uint64_t)((x->b * a->heads + x->h) * a->keys + x->s0 + s) * row + (uint64_t)x->t0;
-        const uint32_t *u = cpu_random_span(a->e, a->n, first, x->width, buffer);
+        const uint64_t first =
+            (uint64_t)(head * a->all_keys + row_of(&a->k, x->s0 + s)) * row + (uint64_t)row_of(&a->q, x->t0);
+        const uint32_t *u = step == 1 ? cpu_random_span(a->e, a->n, first, x->width, buffer) : buffer;
+        for (int t = 0; t < x->queries && step > 1; t++)
+            buffer[t] = *cpu_random_span(a->e, a->n, first + (uint64_t)(t * step), 1, buffer + TILE);
         for (int t = 0; t < x->width; t++)
-            keep[s * TILE + t] = u[t] >= threshold ? factor : 0;
+            keep[s * TILE + t] = t < x->queries && u[t] >= threshold ? factor : 0;
     }
 }
 
@@ -592,7 +655,8 @@ static inline void FN(times_queries)(const tile *x, int dim, int64_t ld, const R
 {
     for (int s = 0; s < x->keys; s += MR) {
         int t = FN(first_query)(x, s);
-        FN(panel)(false, x->width - t, dim, k + s * ld, ld, qt + t, TILE, st + s * TILE + t, TILE, false);
+        FN(panel)
+        (false, FN(last_query)(x, s) - t, dim, k + s * ld, ld, qt + t, TILE, st + s * TILE + t, TILE, false);
     }
 }
 
@@ -600,9 +664,9 @@ static inline void FN(times_queries)(const tile *x, int dim, int64_t ld, const R
 static inline void FN(sum_over_keys)(const tile *x, int64_t ld, const R *p, const R *v, R *o, bool add)
 {
     for (int t = 0; t < x->queries; t += MR) {
-        int depth = t + MR + x->trim;
-        depth = depth < 0 ? 0 : BY_MIN(depth, x->keys);
-        FN(panel)(true, ld, depth, p + t, TILE, v, ld, o + t * ld, ld, add);
+        const int from = BY_MAX(t + x->trail + 1, 0), to = BY_MIN(t + MR + x->trim, x->keys);
+        FN(panel)
+        (true, ld, BY_MAX(to - from, 0), p + from * TILE + t, TILE, v + from * ld, ld, o + t * ld, ld, add);
     }
 }
 
@@ -610,8 +674,9 @@ static inline void FN(sum_over_keys)(const tile *x, int64_t ld, const R *p, cons
 static inline void FN(sum_over_queries)(const tile *x, int64_t ld, const R *p, const R *q, R *o)
 {
     for (int s = 0; s < x->keys; s += MR) {
-        int t = BY_MIN(BY_MAX(s - x->trim, 0), x->queries);
-        FN(panel)(false, ld, x->queries - t, p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
+        const int t = BY_MAX(s - x->trim, 0), end = BY_MIN(s + MR - 1 - x->trail, x->queries);
+        FN(panel)
+        (false, ld, BY_MAX(end - t, 0), p + s * TILE + t, TILE, q + t * ld, ld, o + s * ld, ld, true);
     }
 }
 
@@ -623,7 +688,7 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
     for (int s = 0; s < x->keys; s++) {
         R *restrict p = st + s * TILE;
 #pragma omp simd
-        for (int t = FN(first_query)(x, s); t < x->width; t++)
+        for (int t = FN(first_query)(x, s); t < FN(last_query)(x, s); t++)
             p[t] = R_EXP(p[t] - lse[t]) + even[t];
     }
 }
@@ -633,5 +698,6 @@ static inline void FN(scores_to_weights)(const tile *x, const R *restrict lse, c
 by_status FN(cpu_attention_tiles)(const attention *a); /* any shape (attention.c) */
 by_status FN(cpu_attention_rows)(
     const attention *a); /* few queries, no dropout, no weights (attention_cached.c) */
+by_status FN(cpu_attention_views)(const attention *a); /* where gr_node_views is not 0 (attention.c) */
 
 #endif

@@ -184,18 +184,21 @@ static __device__ __forceinline__ int past_of(const attention &a, int b)
     return past < 0 || past > a.keys - a.queries ? 0 : past;
 }
 
-/* The same as seen by head h. */
+/* The same as seen by head h; -1: by all heads together. */
 template <int LEVEL>
 static __device__ __forceinline__ sight<LEVEL> as_head(sight<LEVEL> v, const attention &a, int b, int h)
 {
-    if constexpr (LEVEL == ANY)
+    if constexpr (LEVEL == ANY) {
+        if (h >= 0)
+            v.reach = gr_reach_of_head(v.reach, h, a.heads);
         if (a.pairs.at)
-            v.pairs = (const char *)a.pairs.at +
-                      (b * a.pairs.batch + h * a.pairs.head) * (int64_t)(a.pairs.bytes ? 1 : sizeof(int32_t));
+            v.pairs = (const char *)a.pairs.at + (b * a.pairs.batch + max(h, 0) * a.pairs.head) *
+                                                     (int64_t)(a.pairs.bytes ? 1 : sizeof(int32_t));
+    }
     return v;
 }
 
-/* h: as in as_head, or any if that is called later or the pair mask is not used. */
+/* h: as in as_head. */
 template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(const attention &a, int b, int h)
 {
     const int keys = a.past ? past_of(a, b) + a.queries : a.keys;

@@ -371,7 +371,7 @@ static __device__ __forceinline__ void load_queries(const attention &a, const se
 template <class T>
 static __device__ __forceinline__ float mean_value(const attention &a, int b, int kv, int d)
 {
-    const int keys = sight_of<ANY>(a, b, 0).keys;
+    const int keys = sight_of<ANY>(a, b, -1).keys;
     const T *v = head_at<T>(a, a.v, b, kv) + d;
     float sum = 0;
     for (int s = 0; s < keys && !a.empty_zero; s++)

@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(DECODERS) few(const cache_call c)
     const seat me = {(int)blockIdx.z, (int)blockIdx.y, (int)(threadIdx.x / LANES), GROUPS, d, a.dim - d};
     let_next_start();
     wait_for_previous();
-    const sight<ANY> see = sight_of<ANY>(a, me.b, 0);
+    const sight<ANY> see = sight_of<ANY>(a, me.b, -1);
     const span all = keys_seen(see, 0, a.queries);
     const int shares = shares_of(c, all), step = GROUPS * pieces<T>::COUNT;
     const int from = all.from + (int)blockIdx.x * c.share, to = min(from + c.share, all.to);
@@ -104,7 +104,7 @@ template <class T>
 static __global__ void __launch_bounds__(DECODERS) combine_few(const cache_call c, int most)
 {
     const int kv = blockIdx.x, b = blockIdx.y;
-    const span all = keys_seen(sight_of<ANY>(c.a, b, 0), 0, c.a.queries);
+    const span all = keys_seen(sight_of<ANY>(c.a, b, -1), 0, c.a.queries);
     combine_parts<T, ANY>(c, b, kv, shares_of(c, all), most);
 }
 

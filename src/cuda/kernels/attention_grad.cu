@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
     float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x * BN, end = (kv + 1) * a.group;
     const int warp = threadIdx.x / 32, mine = s0 + warp * ROWS;
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b, 0);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, -1);
     const span seeing = queries_seeing(see, s0, BN), own = queries_seeing(see, mine, ROWS);
     query_tile now = next_tile<LEVEL>(a, see, seeing, b, end, BM, s0, BN, query_tile{kv * a.group, -1});
     key_side<T, D, MT, BM, MAKE, LEVEL> side;

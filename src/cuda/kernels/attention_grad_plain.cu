@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, NV == 1 ? 2 : 1) keys_pl
     const int tiles = (a.keys + SIDE - 1) / SIDE, part = (int)blockIdx.x / tiles, d0 = part * NV * SIDE;
     const int b = blockIdx.z, kv = blockIdx.y, s0 = (int)blockIdx.x % tiles * SIDE, end = (kv + 1) * a.group;
     const T *k = head_at<T>(a, a.k, b, kv), *v = head_at<T>(a, a.v, b, kv);
-    const sight<LEVEL> see = sight_of<LEVEL>(a, b, 0);
+    const sight<LEVEL> see = sight_of<LEVEL>(a, b, -1);
     const span seeing = queries_seeing(see, s0, SIDE);
     float dk[NV][4][4], dv[NV][4][4];
     clear(dk);
