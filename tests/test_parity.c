@@ -128,6 +128,19 @@ static void test_gpt2_lm(void **state)
     expect_equal("gpt2-lm", BY_BF16);
 }
 
+/* A computation without a model: three outputs, gradients of two inputs. */
+static void test_continuous_cache(void **state)
+{
+    (void)state;
+    static const by_dtype types[] = {BY_F32, BY_F64, BY_BF16, BY_F16};
+    for (int i = 0; i < BY_COUNT(types); i++) {
+        record r;
+        assert_int_equal(verify(case_dir("continuous-cache"), types[i], &r), BY_OK);
+        assert_int_equal(r.failed, 0);
+        assert_int_equal(r.ok, 5);
+    }
+}
+
 static void test_gpt2_classify(void **state)
 {
     (void)state;
@@ -585,6 +598,7 @@ int main(void)
         cmocka_unit_test(test_own_cases),
         cmocka_unit_test(test_gpt2_lm),
         cmocka_unit_test(test_gpt2_classify),
+        cmocka_unit_test(test_continuous_cache),
         cmocka_unit_test(test_gpt_lm),
         cmocka_unit_test(test_gptj_lm),
         cmocka_unit_test(test_train_gpt2),

@@ -111,7 +111,8 @@ static by_tensor *token_losses(by_graph *g, by_tensor *logits, by_tensor *target
 {
     const int64_t n = by_elements(targets), vocab = by_dim(logits, -1);
     by_tensor *ids, *lse, *rows = by_reshape(g, logits, 2, (int64_t[]){n, vocab});
-    by_top(g, rows, 1, &ids, &lse);
+    by_output(g, "best", by_top(g, rows, 1, &ids, &lse)); /* the op writes all three */
+    by_output(g, "ids", ids);
     rows = by_reshape(g, rows, 3, (int64_t[]){n, vocab, 1});
     by_tensor *scores = by_take(g, rows, by_reshape(g, targets, 2, (int64_t[]){n, 1}));
     return by_sub(g, lse, by_cast(g, by_reshape(g, scores, 1, &n), BY_F32));
