@@ -15,6 +15,9 @@ typedef struct bench_options {
     by_dtype dtype;
     double padding;
     bool bf16, gr_stochastic, recompute;
+    const char *lengths, *kinds, *plot; /* attention */
+    int head_dim;
+    bool json;
 } bench_options;
 
 /* Nodes of one kind and shape, as the trace of a step shows them. */
@@ -107,5 +110,8 @@ double bench_median(double *seconds, int n); /* sorts them */
 
 /* bench_open.c: opens the weights at `path` repeatedly and prints one line of JSON. Returns an exit code. */
 int bench_open_weights(const char *path, int steps);
+
+/* bench_attention.c: each kind of attention over lengths. Returns an exit code. */
+int bench_attention(const bench_options *o);
 
 #endif

@@ -41,6 +41,16 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, recompute), .name = "recompute", .alias = "gradient-checkpointing",
      .help = "train: recompute activations in the backward pass"},
 
+    {CLI_AT(bench_options, lengths), .name = "lengths", .value = "LIST",
+     .help = "tokens, k = 1024 (default: 1k,2k,4k,8k,16k; on a GPU up to 64k)", .group = "Attention"},
+    {CLI_AT(bench_options, kinds), .name = "kinds", .value = "LIST",
+     .help = "of dense, causal, window, blocks, strided, fixed, linformer, relative (default: all)"},
+    {CLI_AT(bench_options, head_dim), .name = "head-dim", CLI_RANGE(1, 1024), .preset = "64",
+     .help = "width of a head; --heads is 4 and --batch-size 1 unless given"},
+    {CLI_AT(bench_options, plot), .name = "plot", .value = "FILE.svg",
+     .help = "draw time and memory over the length, both axes logarithmic"},
+    {CLI_AT(bench_options, json), .name = "json", .help = "print one JSON object per line"},
+
     {CLI_AT(bench_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
@@ -144,7 +154,9 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_bench, argc, argv, &b.o, &args, &code))
         return code;
-    code = strcmp(args.items[0], "open") == 0 ? run_open(&b.o) : run_work(&b, &args);
+    code = strcmp(args.items[0], "open") == 0        ? run_open(&b.o)
+           : strcmp(args.items[0], "attention") == 0 ? bench_attention(&b.o)
+                                                     : run_work(&b, &args);
     cli_args_free(&args);
     return code;
 }
@@ -165,11 +177,15 @@ const cli_verb cli_bench = {
         "  gemm            the matrix products of a training step, by kind and shape\n"
         "  profile         all nodes of a training step, by kind and shape\n"
         "  profile-decode  all nodes of a decoding step\n"
+        "  attention       each kind of attention over --lengths, forward and backward: milliseconds,\n"
+        "                  activations, time relative to dense and to dense times the share of pairs kept,\n"
+        "                  and the exponent of the length. Prints a table\n"
         "  open            the weights of --model-dir: milliseconds, memory before and after",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"
-                "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n",
+                "banyan bench decode --model-dir runs/gpt2 --prompt 64 --new-tokens 256\n"
+                "banyan bench attention --lengths 1k,2k,4k --plot attention.svg\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,
-    .args = "train|decode|forward|prefill|translate|gemm|profile|profile-decode|open",
+    .args = "train|decode|forward|prefill|translate|gemm|profile|profile-decode|attention|open",
 };

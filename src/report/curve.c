@@ -13,6 +13,7 @@
 /* Iterates over the drawable points of a series. Initialise as {.s = series}. */
 typedef struct walk {
     const report_curve_series *s;
+    bool logarithmic; /* the points are log2 of the values */
     size_t next, seen;
     double x, raw, y; /* the current point; y is the moving average */
 } walk;
@@ -20,7 +21,8 @@ typedef struct walk {
 static bool walk_next(walk *w)
 {
     for (const report_curve_series *s = w->s; w->next < s->count;) {
-        const double x = s->x[w->next], y = s->y[w->next];
+        const double x = w->logarithmic ? log2(s->x[w->next]) : s->x[w->next];
+        const double y = w->logarithmic ? log2(s->y[w->next]) : s->y[w->next];
         w->next++;
         if (!(fabs(x) < MOST && fabs(y) < MOST))
             continue;
@@ -46,6 +48,7 @@ typedef struct axis {
 /* The position of a panel, in pixels or dots, y downwards. */
 typedef struct frame {
     axis x, y;
+    bool logarithmic;
     double left, top, width, height;
 } frame;
 
@@ -70,17 +73,29 @@ static label label_of(double v, int digits)
     return l;
 }
 
-static label label_tick(const axis *a, int i)
+/* 2^v: 0.25, 512, 1k for 1024 */
+static label label_power(double v)
 {
-    return label_of(tick_at(a, i), 6);
+    static const char *const suffixes[] = {"", "k", "M", "G", "T"};
+    label l;
+    int i = 0;
+    for (; i < BY_COUNT(suffixes) - 1 && v >= 10 - 1e-9; i++)
+        v -= 10;
+    base_format(l.text, sizeof l.text, "%.3g%s", exp2(v), suffixes[i]);
+    return l;
 }
 
-static label label_last(const report_curve_series *s)
+static label label_tick(const frame *f, const axis *a, int i)
 {
-    walk w = {.s = s};
+    return f->logarithmic ? label_power(tick_at(a, i)) : label_of(tick_at(a, i), 6);
+}
+
+static label label_last(const frame *f, const report_curve_series *s)
+{
+    walk w = {.s = s, .logarithmic = f->logarithmic};
     while (walk_next(&w))
         ;
-    return w.seen ? label_of(w.y, 4) : (label){"-"};
+    return w.seen ? label_of(f->logarithmic ? exp2(w.y) : w.y, f->logarithmic ? 3 : 4) : (label){"-"};
 }
 
 static void widen(axis *a, double lo, double hi)
@@ -89,11 +104,11 @@ static void widen(axis *a, double lo, double hi)
     a->hi = fmax(a->hi, hi);
 }
 
-static void fit_series(axis *x, axis *y, const report_curve_series *s)
+static void fit_series(bool logarithmic, axis *x, axis *y, const report_curve_series *s)
 {
     axis line = {.lo = INFINITY, .hi = -INFINITY}, raw = line;
     double noise = 0, count = 0;
-    for (walk w = {.s = s}; walk_next(&w); count++) {
+    for (walk w = {.s = s, .logarithmic = logarithmic}; walk_next(&w); count++) {
         widen(x, w.x, w.x);
         widen(&line, w.y, w.y);
         widen(&raw, w.raw, w.raw);
@@ -106,7 +121,7 @@ static void fit_series(axis *x, axis *y, const report_curve_series *s)
 
 /* Leaves a fraction of the range free on both sides, and places about `want` ticks at multiples of 1, 2 or 5
  * times a power of ten. A range that almost begins at 0 begins there. */
-static void finish(axis *a, double share, double want)
+static void finish(axis *a, bool logarithmic, double share, double want)
 {
     if (a->lo > a->hi)
         *a = (axis){.lo = 0, .hi = 1};
@@ -114,10 +129,12 @@ static void finish(axis *a, double share, double want)
     const double room = span > 1e-9 * fabs(a->hi) ? share * span
                         : a->hi != 0              ? fmax(fabs(a->hi) * 0.1, 1 / MOST)
                                                   : 1;
-    a->lo = a->lo >= 0 && a->lo <= 0.05 * a->hi ? 0 : a->lo - room;
+    a->lo = !logarithmic && a->lo >= 0 && a->lo <= 0.05 * a->hi ? 0 : a->lo - room;
     a->hi += room;
     const double rough = (a->hi - a->lo) / fmax(want, 1), power = pow(10, floor(log10(rough)));
     a->step = power * (rough < 1.5 * power ? 1 : rough < 3.5 * power ? 2 : rough < 7.5 * power ? 5 : 10);
+    if (logarithmic)
+        a->step = fmax(ceil(rough - 1e-9), 1);
     a->first = ceil(a->lo / a->step - 1e-9);
     a->ticks = 1 + (int)(floor(a->hi / a->step + 1e-9) - a->first);
 }
@@ -127,12 +144,13 @@ static bool fit(frame *f, const report_curve *c, int panel, double want_x, doubl
 {
     const axis none = {.lo = INFINITY, .hi = -INFINITY};
     f->x = f->y = none;
+    f->logarithmic = c->logarithmic;
     for (int p = 0; p < c->count; p++)
         for (int i = 0; i < c->panels[p].count; i++)
-            fit_series(&f->x, p == panel ? &f->y : &(axis){0}, &c->panels[p].series[i]);
+            fit_series(c->logarithmic, &f->x, p == panel ? &f->y : &(axis){0}, &c->panels[p].series[i]);
     const bool any = f->y.lo <= f->y.hi;
-    finish(&f->x, 0, want_x);
-    finish(&f->y, 0.05, want_y);
+    finish(&f->x, c->logarithmic, 0, want_x);
+    finish(&f->y, c->logarithmic, 0.05, want_y);
     return any;
 }
 
@@ -155,7 +173,7 @@ static void draw(const frame *f, const report_curve_series *s, bool raw, bool do
 {
     double x = NAN, y[4] = {0};
     bool more = true, move = true;
-    for (walk w = {.s = s}; more;) {
+    for (walk w = {.s = s, .logarithmic = f->logarithmic}; more;) {
         more = walk_next(&w);
         const double px = place_x(f, w.x), py = place_y(f, raw ? w.raw : w.y);
         if (more && floor(px) == floor(x)) {
@@ -175,7 +193,7 @@ static void draw(const frame *f, const report_curve_series *s, bool raw, bool do
 
 /* In pixels. */
 enum { WIDTH = 960, LEFT = 84, RIGHT = 930, TOP = 78, LARGE = 398, SMALL = 180, GAP = 60, BOTTOM = 64 };
-enum { COLOURS = 4 };
+enum { COLOURS = 8, LINE = 20 }; /* LINE: height of a line of names */
 
 static const char STYLE[] =
     "<style>\n"
@@ -186,12 +204,14 @@ static const char STYLE[] =
     "g { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-linecap: round }\n"
     "text { stroke: none }\n"
     ".s0 { color: #2866d8 } .s1 { color: #e0602b } .s2 { color: #0c8f6e } .s3 { color: #9a3fb5 }\n"
+    ".s4 { color: #b8860b } .s5 { color: #c2305a } .s6 { color: #5a7d1e } .s7 { color: #6b7688 }\n"
     ".faint { stroke-opacity: .28 } .line { stroke-width: 2.2px } .dots { stroke-width: 8px }\n"
     ".thin { stroke-opacity: .6; stroke-width: 1.5px }\n"
     "@media (prefers-color-scheme: dark) {\n"
     ".title, .value { fill: #eef2f8 } .name { fill: #c3ccd9 } .tick, .label { fill: #8b97a9 }\n"
     ".back { fill: #12161d } .grid { stroke: #232a35 } .axis { stroke: #4a5566 }\n"
     ".s0 { color: #79aeff } .s1 { color: #ff9c66 } .s2 { color: #45d3a8 } .s3 { color: #d992ec }\n"
+    ".s4 { color: #e8c15a } .s5 { color: #ff86a8 } .s6 { color: #a9d36a } .s7 { color: #a8b3c4 }\n"
     "}\n</style>\n";
 
 static void put_text(base_buf *b, const char *class, double x, double y, const char *text)
@@ -217,21 +237,52 @@ static void put_line(base_buf *b, const frame *f, const report_curve_series *s, 
     base_buf_puts(b, "\"/>\n");
 }
 
-/* Draws a series, then its name and last value next to a sample at *x, which is advanced. */
-static void put_series(base_buf *b, const frame *f, const report_curve_series *s, int colour, double *x)
+/* The width that the name and last value of a series take. */
+static double name_width(const report_curve_series *s)
 {
-    const double y = f->top - 20;
+    return 90 + report_text_width(13, (int)strlen(s->name));
+}
+
+/* Lines of names above a panel. */
+static int name_lines(const report_curve_panel *p)
+{
+    double x = LEFT;
+    int lines = 1;
+    for (int i = 0; i < p->count && p->series[i].name; i++) {
+        const double width = name_width(&p->series[i]);
+        lines += x > LEFT && x + width > WIDTH;
+        x = x > LEFT && x + width > WIDTH ? LEFT + width : x + width;
+    }
+    return lines;
+}
+
+/* The name and last value of a series next to a sample at (x, y). */
+static void put_name(base_buf *b, const frame *f, const report_curve_series *s, double x, double y)
+{
+    base_buf_printf(b, "<path class=\"%s\" d=\"M%.1f %.1fh18\"/>", s->exact ? "thin" : "line", x, y - 4.5);
+    if (s->exact)
+        base_buf_printf(b, "<path class=\"dots\" d=\"M%.1f %.1fh0\"/>", x + 9, y - 4.5);
+    base_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\"><tspan class=\"name\">", x + 26, y);
+    report_put_xml(b, s->name, 0);
+    base_buf_printf(b, "</tspan><tspan class=\"value\" dx=\"7\">%s</tspan></text>\n", label_last(f, s).text);
+}
+
+/* Draws a series, then its name at (*x, *y), which is advanced. */
+static void put_series(base_buf *b, const frame *f, const report_curve_series *s, int colour, double *x,
+                       double *y)
+{
     base_buf_printf(b, "<g class=\"s%d\">\n", colour % COLOURS);
     put_line(b, f, s, s->exact ? "thin" : "faint", true, false);
     put_line(b, f, s, s->exact ? "dots" : "line", false, s->exact);
-    base_buf_printf(b, "<path class=\"%s\" d=\"M%.1f %.1fh18\"/>", s->exact ? "thin" : "line", *x, y - 4.5);
-    if (s->exact)
-        base_buf_printf(b, "<path class=\"dots\" d=\"M%.1f %.1fh0\"/>", *x + 9, y - 4.5);
-    base_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\"><tspan class=\"name\">", *x + 26, y);
-    report_put_xml(b, s->name, 0);
-    base_buf_printf(b, "</tspan><tspan class=\"value\" dx=\"7\">%s</tspan></text>\n</g>\n",
-                    label_last(s).text);
-    *x += 90 + report_text_width(13, (int)strlen(s->name));
+    if (s->name) {
+        if (*x > LEFT && *x + name_width(s) > WIDTH) {
+            *x = LEFT;
+            *y += LINE;
+        }
+        put_name(b, f, s, *x, *y);
+        *x += name_width(s);
+    }
+    base_buf_puts(b, "</g>\n");
 }
 
 static void put_panel(base_buf *b, const frame *f, const report_curve_panel *p, int colour)
@@ -240,22 +291,23 @@ static void put_panel(base_buf *b, const frame *f, const report_curve_panel *p, 
     for (int i = 0; i < f->y.ticks; i++) {
         const double y = place_y(f, tick_at(&f->y, i));
         base_buf_printf(b, "<path class=\"grid\" d=\"M%d %.1fH%d\"/>\n", LEFT, floor(y) + 0.5, RIGHT);
-        put_text(b, "tick left", LEFT - 10, y + 4.5, label_tick(&f->y, i).text);
+        put_text(b, "tick left", LEFT - 10, y + 4.5, label_tick(f, &f->y, i).text);
     }
     base_buf_printf(b, "<path class=\"axis\" d=\"M%d %.1fH%d", LEFT, bottom + 0.5, RIGHT);
     for (int i = 0; i < f->x.ticks; i++)
         base_buf_printf(b, "M%.1f %.1fv5", floor(place_x(f, tick_at(&f->x, i))) + 0.5, bottom);
     base_buf_puts(b, "\"/>\n");
     put_text(b, "label", 20, f->top + f->height / 2, p->y_label);
-    double x = LEFT;
+    double x = LEFT, y = f->top - 20 - LINE * (name_lines(p) - 1);
     for (int i = 0; i < p->count; i++)
-        put_series(b, f, &p->series[i], colour + i, &x);
+        put_series(b, f, &p->series[i], p->series[i].name ? colour + i : i, &x, &y);
 }
 
 by_status report_curve_svg(const char *path, const report_curve *c)
 {
-    const int height = TOP + LARGE + (c->count - 1) * (GAP + SMALL) + BOTTOM;
-    frame f = {.left = LEFT, .top = TOP, .width = RIGHT - LEFT, .height = LARGE};
+    const int top = TOP + LINE * (name_lines(&c->panels[0]) - 1);
+    const int height = top + LARGE + (c->count - 1) * (GAP + SMALL) + BOTTOM;
+    frame f = {.left = LEFT, .top = top, .width = RIGHT - LEFT, .height = LARGE};
     base_buf b = {0};
     base_buf_printf(
         &b,
@@ -275,7 +327,8 @@ by_status report_curve_svg(const char *path, const report_curve *c)
             put_text(&b, "label", LEFT + f.width / 2, f.top + f.height / 2, "no data yet");
     }
     for (int i = 0; i < f.x.ticks; i++)
-        put_text(&b, "tick", place_x(&f, tick_at(&f.x, i)), height - BOTTOM + 21, label_tick(&f.x, i).text);
+        put_text(&b, "tick", place_x(&f, tick_at(&f.x, i)), height - BOTTOM + 21,
+                 label_tick(&f, &f.x, i).text);
     put_text(&b, "label", LEFT + f.width / 2, height - BOTTOM + 44, c->x_label);
     base_buf_puts(&b, "</svg>\n");
     by_status status = b.failed ? base_fail(BY_ERR_MEMORY, "%s: out of memory", path)
@@ -327,7 +380,8 @@ static void put_rows(base_buf *b, canvas *t, const frame *f, const report_curve_
     memset(t->cells, 0, sizeof *t->cells * (size_t)(t->rows * t->columns));
     for (int i = 0; i < p->count; i++) {
         const report_curve_series *s = &p->series[i];
-        base_buf_printf(b, "   %s %s %s", s->exact ? "●" : "⠤⠒", s->name, label_last(s).text);
+        base_buf_printf(b, "   %s %s %s", s->exact ? "●" : "⠤⠒", s->name ? s->name : "",
+                        label_last(f, s).text);
         t->marks = s->exact;
         draw(f, s, false, s->exact, text_pen, t);
     }
@@ -335,7 +389,7 @@ static void put_rows(base_buf *b, canvas *t, const frame *f, const report_curve_
         label l = {""};
         for (int i = 0; i < f->y.ticks; i++)
             if (lround(place_y(f, tick_at(&f->y, i))) / DOWN == r)
-                l = label_tick(&f->y, i);
+                l = label_tick(f, &f->y, i);
         base_buf_printf(b, "\n%*s %s", GUTTER, l.text, *l.text ? "┤" : "│");
         int used = t->columns;
         while (used > 0 && !t->cells[r * t->columns + used - 1])
@@ -355,7 +409,7 @@ static void put_steps(base_buf *b, const frame *f, int columns, const char *name
         base_buf_puts(b, tick ? "┬" : "─");
         if (!tick)
             continue;
-        const label l = label_tick(&f->x, next++);
+        const label l = label_tick(f, &f->x, next++);
         const int n = (int)strlen(l.text), at = BY_MIN(i - n / 2, columns - n) + GUTTER + 2;
         base_buf_printf(&labels, "%*s%s", BY_MAX(at - (int)labels.size, labels.size > 0), "", l.text);
     }

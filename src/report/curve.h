@@ -6,7 +6,7 @@
 
 /* One named series, borrowed for the call. x must not decrease. Points that are not finite are omitted. */
 typedef struct report_curve_series {
-    const char *name;
+    const char *name; /* NULL: it has the colour of the first panel's series of the same place */
     const double *x, *y;
     size_t count;
     /* True: few exact values, drawn as marks. false: noisy values, drawn as a line, their moving average over
@@ -26,7 +26,8 @@ typedef struct report_curve {
     const char *title; /* NULL: none */
     const char *x_label;
     const report_curve_panel *panels;
-    int count; /* at least 1 */
+    int count;        /* at least 1 */
+    bool logarithmic; /* both axes, with ticks at powers of two; points that are not positive are omitted */
 } report_curve;
 
 /* Writes the picture, replacing the file atomically. It follows the viewer's light or dark theme. Any number

@@ -110,5 +110,6 @@ report_curve report_history_curve(report_history *h, const char *title, const ch
         h->panels[1] =
             (report_curve_panel){h->percent && i == 1 ? "F1 (%)" : METRICS[i].label, h->series + 2, 1};
     }
-    return (report_curve){title, "step", h->panels, h->kind > 0 ? 2 : 1};
+    return (report_curve){
+        .title = title, .x_label = "step", .panels = h->panels, .count = h->kind > 0 ? 2 : 1};
 }
