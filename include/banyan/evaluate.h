@@ -21,14 +21,19 @@ typedef struct by_perplexity_result {
     int64_t bytes;     /* of the text they stand for; 0 when unknown */
     int64_t windows;
     int seq, stride; /* of the windows, as chosen */
+    int memory;      /* positions that were remembered from one segment to the next; 0: windows are apart */
     double seconds;
 } by_perplexity_result;
 
 typedef struct by_perplexity_spec {
-    int64_t max_tokens; /* only the beginning of the data; 0: all */
-    int seq;            /* tokens per window; 0: the model's context */
-    int stride;         /* tokens from one window to the next; 0: seq, so that windows do not overlap */
-    int batch;          /* windows at once; 0: 8 */
+    int64_t max_tokens;  /* only the beginning of the data; 0: all */
+    int seq;             /* tokens per window; 0: the model's context */
+    int stride;          /* tokens from one window to the next; 0: seq, so that windows do not overlap */
+    int batch;           /* windows at once; 0: 8, or 1 with a memory */
+    bool apart;          /* of models with a memory: windows begin without it, as with a stride */
+    int bins;            /* parts of a window for which the loss is measured apart; 0: none */
+    double *bin_nats;    /* (bins): sums of -log p */
+    int64_t *bin_tokens; /* (bins) */
     by_continuous_cache cache; /* size 0: none. It is filled in the order of the text, across windows */
     /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. When cancelled returns true, the
      * status is BY_ERR_CANCELLED. */
@@ -38,8 +43,9 @@ typedef struct by_perplexity_spec {
 } by_perplexity_spec;
 
 /* How well a language model predicts the files, which are text or .bin token shards. They are one stream, read in windows; every
- * token but the first is predicted once. In overlapping windows only the new tokens count. The loss is nats / tokens, the
- * perplexity its exponential. t: NULL when shards come without a tokenizer; bytes are then unknown. */
+ * token but the first is predicted once. In overlapping windows only the new tokens count. A model with a memory reads
+ * segment after segment and remembers; with a batch of B, the text is cut into B parts that are read side by side, each
+ * beginning without a memory. The loss is nats / tokens, the perplexity its exponential. t: NULL when shards come without a tokenizer; bytes are then unknown. */
 BY_API by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_perplexity_result *out);
 

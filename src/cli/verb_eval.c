@@ -23,6 +23,8 @@ typedef struct eval_options {
     by_text_spec texts;
     by_perplexity_spec windows;
     const char *tune;
+    int memory; /* negative: the model's */
+    const char *way;
 } eval_options;
 
 static const cli_option options[] = {
@@ -49,7 +51,16 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, windows.stride), .name = "stride", CLI_RANGE(1, 1 << 24), .suffix = true,
      .help = "tokens from one window to the next (default: the window, without overlap)"},
     {CLI_AT(eval_options, windows.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1 << 16), .preset = "8", .help = "windows per batch"},
+     CLI_RANGE(1, 1 << 16), .help = "windows per batch (default: 8; with a memory, 1 column of text)"},
+    {CLI_AT(eval_options, memory), .name = "memory", CLI_RANGE(-1, 1 << 24), .preset = "-1", .suffix = true,
+     .help = "positions to remember from earlier segments; -1 is the model's own number, 0 none",
+     .group = "Models with a memory"},
+    {CLI_AT(eval_options, way), .name = "evaluate", .choices = "segment|sliding|both", .preset = "segment",
+     .help =
+         "read segment by segment with the memory; or slide a window without one token by token; or both, "
+         "with the ratio of their speeds"},
+    {CLI_AT(eval_options, windows.bins), .name = "by-position", CLI_RANGE(0, 4096), .preset = "0",
+     .help = "also print the loss for N parts of a window, from its beginning to its end"},
 
     CLI_CACHE_ROWS(eval_options, windows.cache),
     {CLI_AT(eval_options, tune), .name = "tune-cache", .value = "FILE",
@@ -145,7 +156,7 @@ static int evaluate_task(evaluation *e, const char *model)
     if (e->o.data.count != 1)
         return cli_usage_fail("give one file of examples");
     spec.weights = cli_weights(e->o.weights);
-    spec.batch = e->o.windows.batch;
+    spec.batch = e->o.windows.batch > 0 ? e->o.windows.batch : 8;
     if (by_task_evaluate(e->device, e->dir, e->o.dtype, e->o.data.items[0], &data, &spec, e->o.t.predictions,
                          &v) != BY_OK)
         return cli_fail(NULL);
@@ -170,7 +181,7 @@ static int evaluate_texts(evaluation *e, const char *model)
     spec->source = e->o.t.text;
     spec->target = e->o.t.label;
     spec->predictions = e->o.t.predictions;
-    spec->batch = e->o.windows.batch;
+    spec->batch = e->o.windows.batch > 0 ? e->o.windows.batch : 8;
     spec->progress = cli_text_progress;
     spec->cancelled = cli_poll;
     spec->user = &bar;
@@ -195,6 +206,26 @@ static int evaluate_texts(evaluation *e, const char *model)
 
 /* ---- perplexity ------------------------------------------------------------------------------ */
 
+static double bin_loss(const by_perplexity_spec *s, int i)
+{
+    return s->bin_tokens[i] ? s->bin_nats[i] / (double)s->bin_tokens[i] : (double)NAN;
+}
+
+static void print_bins(const evaluation *e)
+{
+    const by_perplexity_spec *s = &e->o.windows;
+    for (int i = 0; i < s->bins; i++)
+        printf("part %d of %d   loss %.4f\n", i + 1, s->bins, bin_loss(s, i));
+}
+
+static void json_bins(const evaluation *e, cJSON *j)
+{
+    const by_perplexity_spec *s = &e->o.windows;
+    cJSON *list = s->bins > 0 ? cJSON_AddArrayToObject(j, "loss_by_position") : NULL;
+    for (int i = 0; list && i < s->bins; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(bin_loss(s, i)));
+}
+
 static int print_perplexity(const evaluation *e, const by_perplexity_result *r, const char *model)
 {
     const by_continuous_cache *cache = &e->o.windows.cache;
@@ -205,8 +236,11 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
         printf("loss %.4f   perplexity %.4f   bits per token %.4f", loss, exp(loss), bits);
         if (isfinite(per_byte))
             printf("   bits per byte %.4f", per_byte);
-        printf("\n%lld tokens in windows of %d, %.1f s, %.0f tokens per second\n", (long long)r->tokens,
-               r->seq, r->seconds, speed);
+        printf("\n%lld tokens in %s of %d", (long long)r->tokens, r->memory ? "segments" : "windows", r->seq);
+        if (r->memory)
+            printf(" with a memory of %d", r->memory);
+        printf(", %.1f s, %.0f tokens per second\n", r->seconds, speed);
+        print_bins(e);
         if (cache->size)
             printf("cache of %d, theta %.4g, lambda %.4g; without it perplexity %.4f\n", cache->size,
                    cache->theta, cache->lambda, exp(r->plain_nats / (double)r->tokens));
@@ -223,6 +257,9 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
     cJSON_AddNumberToObject(j, "seq", r->seq);
     cJSON_AddNumberToObject(j, "stride", r->stride);
     cJSON_AddNumberToObject(j, "windows", (double)r->windows);
+    if (r->memory)
+        cJSON_AddNumberToObject(j, "memory", r->memory);
+    json_bins(e, j);
     cJSON_AddStringToObject(j, "dtype", by_dtype_name(e->o.dtype));
     if (e->o.weights)
         cJSON_AddStringToObject(j, "weights", e->o.weights);
@@ -246,15 +283,21 @@ static void on_progress(void *user, const by_perplexity_result *r, int64_t total
 }
 
 /* theta and lambda by held-out text. */
-static by_status tune_cache(evaluation *e, cli_progress *bar)
+static by_status tune_cache(evaluation *e)
 {
+    cli_progress bar = {.label = "tune", .quiet = e->o.quiet};
+    by_perplexity_spec spec = e->o.windows;
     by_continuous_cache *cache = &e->o.windows.cache;
     by_cache_tuning tuning;
     cache->size = cache->size ? cache->size : 2000;
-    bar->label = "tune";
-    cli_progress_start(bar);
-    by_status s = by_cache_tune(e->model, e->tokenizer, &e->o.tune, 1, &e->o.windows, &tuning);
-    cli_progress_end(bar);
+    spec.cache = *cache;
+    spec.bins = 0;
+    spec.progress = on_progress;
+    spec.cancelled = cli_poll;
+    spec.user = &bar;
+    cli_progress_start(&bar);
+    by_status s = by_cache_tune(e->model, e->tokenizer, &e->o.tune, 1, &spec, &tuning);
+    cli_progress_end(&bar);
     if (s != BY_OK)
         return s;
     *cache = tuning.cache;
@@ -268,31 +311,73 @@ static by_status tune_cache(evaluation *e, cli_progress *bar)
     return BY_OK;
 }
 
+static by_status measure(evaluation *e, bool slides, by_perplexity_result *r)
+{
+    by_perplexity_spec spec = e->o.windows;
+    cli_progress bar = {.label = slides ? "sliding" : "eval", .quiet = e->o.quiet};
+    spec.progress = on_progress;
+    spec.cancelled = cli_poll;
+    spec.user = &bar;
+    if (slides) { /* a window has as many tokens as a query sees keys in a segment with its memory */
+        spec.seq = (spec.seq > 0 ? spec.seq : by_model_context(e->model)) + by_model_memory(e->model);
+        spec.stride = 1;
+        spec.batch = spec.batch > 0 ? spec.batch : 8;
+        spec.bins = 0;
+    }
+    cli_progress_start(&bar);
+    by_status s = by_perplexity(e->model, e->tokenizer, e->o.data.items, e->o.data.count, &spec, r);
+    cli_progress_end(&bar);
+    return s;
+}
+
+static int measure_both(evaluation *e, const char *model)
+{
+    by_perplexity_result segment, sliding;
+    if (measure(e, false, &segment) != BY_OK || measure(e, true, &sliding) != BY_OK)
+        return cli_fail(NULL);
+    const double ratio =
+        (double)segment.tokens / segment.seconds / ((double)sliding.tokens / sliding.seconds);
+    print_perplexity(e, &segment, model);
+    print_perplexity(e, &sliding, model);
+    if (!e->o.json)
+        printf("segment by segment is %.1f times as fast as sliding by one token\n", ratio);
+    return CLI_OK;
+}
+
+static by_status make_bins(by_perplexity_spec *s)
+{
+    if (s->bins <= 0)
+        return BY_OK;
+    s->bin_nats = base_alloc_zero((size_t)s->bins, sizeof *s->bin_nats);
+    s->bin_tokens = base_alloc_zero((size_t)s->bins, sizeof *s->bin_tokens);
+    return s->bin_nats && s->bin_tokens ? BY_OK : BY_ERR_MEMORY;
+}
+
 /* Shards need no tokenizer; that text needs one is the library's to say, and why there is none is the loader's. */
 static int evaluate_perplexity(evaluation *e, const char *model)
 {
-    by_perplexity_spec *spec = &e->o.windows;
     by_perplexity_result r;
-    cli_progress bar = {.label = "eval", .quiet = e->o.quiet};
-    spec->progress = on_progress;
-    spec->cancelled = cli_poll;
-    spec->user = &bar;
+    if (make_bins(&e->o.windows) != BY_OK)
+        return cli_fail(NULL);
+    if (e->o.memory >= 0 && by_model_set_memory(e->model, e->o.memory) != BY_OK)
+        return cli_fail(NULL);
     e->tokenizer = cli_tokenizer(model);
     if (!e->tokenizer && !data_tokens_is_shard(e->o.data.items[0]))
         return cli_fail(NULL);
-    if (e->o.tune && tune_cache(e, &bar) != BY_OK)
+    if (e->o.tune && tune_cache(e) != BY_OK)
         return cli_fail(NULL);
-    bar = (cli_progress){.label = "eval", .quiet = e->o.quiet};
-    cli_progress_start(&bar);
-    by_status s = by_perplexity(e->model, e->tokenizer, e->o.data.items, e->o.data.count, spec, &r);
-    cli_progress_end(&bar);
-    return s == BY_OK ? print_perplexity(e, &r, model) : cli_fail(NULL);
+    if (strcmp(e->o.way, "both") == 0)
+        return measure_both(e, model);
+    return measure(e, strcmp(e->o.way, "sliding") == 0, &r) == BY_OK ? print_perplexity(e, &r, model)
+                                                                     : cli_fail(NULL);
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static void close_evaluation(evaluation *e)
 {
+    base_free(e->o.windows.bin_nats);
+    base_free(e->o.windows.bin_tokens);
     by_tokenizer_free(e->tokenizer);
     cJSON_Delete(e->record);
     by_model_free(e->model);
@@ -350,6 +435,10 @@ const cli_verb cli_eval = {
         "byte refer to the text itself and are comparable between models with different "
         "tokenizers.\n"
         "\n"
+        "A model with a memory (transfo-xl) reads segments of --seq tokens and remembers --memory "
+        "positions before each. --evaluate sliding moves a window of both lengths by one token "
+        "instead, as models without a memory must to have as much context.\n"
+        "\n"
         "With --cache-size a continuous cache (Grave et al. 2016) mixes into the predictions the tokens that "
         "followed similar hidden states. It is carried on from window to window and from document to "
         "document; "
@@ -368,7 +457,8 @@ const cli_verb cli_eval = {
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"
                 "banyan eval gpt2 wiki.txt --stride 512 --json\n"
-                "banyan eval gpt2 test.txt --cache-size 2000 --tune-cache valid.txt\n",
+                "banyan eval gpt2 test.txt --cache-size 2000 --tune-cache valid.txt\n"
+                "banyan eval runs/xl held-out.txt --memory 1024 --evaluate both --max-tokens 2k\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "banyan/evaluate.h"
+#include "banyan/pass.h"
 #include "base/file.h"
 #include "data/tokens.h"
 #include "infer/windows.h"
@@ -13,13 +14,16 @@ typedef struct windows {
     data_tokens *tokens;
     char *scratch; /* folder of a tokenised text, or NULL */
     int64_t count; /* tokens that take part */
-    by_program *program;
-    by_tensor *input, *targets, *loss;
+    by_pass *pass;
+    by_stream *stream;      /* segments follow each other; NULL: windows are apart */
     int32_t *rows, *wanted; /* (batch, seq) */
-    gen_token_fn *heard;    /* NULL: the mean loss of a batch is enough */
+    gen_token_fn *heard;    /* hears of each token, or NULL */
     void *user;
-    by_tensor *features; /* (batch, seq, C), where somebody hears of each token; loss is (batch, seq) then */
-    float *losses, *states; /* of a batch: (batch, seq), (batch, seq, C) */
+    bool each;               /* the loss of each token is read; otherwise the mean of a batch is enough */
+    int32_t *ids;            /* (batch, seq): wanted, with any token where none is */
+    by_tensor *token_losses; /* (batch, seq) */
+    by_tensor *features;     /* (batch, seq, C), for `heard` */
+    float *losses, *states;  /* of a batch: (batch, seq), (batch, seq, C) */
     by_perplexity_result *result;
 } windows;
 
@@ -92,13 +96,16 @@ static by_status check(windows *w)
 {
     by_perplexity_spec *s = &w->spec;
     const int context = by_model_context(w->model);
+    const bool remembers = by_model_memory(w->model) > 0;
     if (by_model_task(w->model) != BY_TASK_LM)
         return base_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(w->model));
-    if (s->seq > context)
+    if (s->seq > context && !remembers)
         return base_fail(BY_ERR_ARGUMENT, "windows of %d tokens: the model's context is %d", s->seq, context);
     s->seq = s->seq > 0 ? s->seq : context;
+    if (remembers && !s->apart && s->stride == 0)
+        w->result->memory = by_model_memory(w->model);
     s->stride = s->stride > 0 ? s->stride : s->seq;
-    s->batch = s->batch > 0 ? s->batch : 8;
+    s->batch = s->batch > 0 ? s->batch : w->result->memory ? 1 : 8;
     if (s->stride > s->seq)
         return base_fail(BY_ERR_ARGUMENT,
                          "a stride of %d, more than a window of %d tokens, would leave some out", s->stride,
@@ -110,20 +117,47 @@ static by_status check(windows *w)
 static by_tensor *token_losses(by_graph *g, by_tensor *logits, by_tensor *targets)
 {
     const int64_t n = by_elements(targets), vocab = by_dim(logits, -1);
-    by_tensor *ids, *lse, *rows = by_reshape(g, logits, 2, (int64_t[]){n, vocab});
-    by_output(g, "best", by_top(g, rows, 1, &ids, &lse)); /* the op writes all three */
-    by_output(g, "ids", ids);
+    by_tensor *lse, *rows = by_reshape(g, logits, 2, (int64_t[]){n, vocab});
+    by_top(g, rows, 1, NULL, &lse);
     rows = by_reshape(g, rows, 3, (int64_t[]){n, vocab, 1});
     by_tensor *scores = by_take(g, rows, by_reshape(g, targets, 2, (int64_t[]){n, 1}));
     return by_sub(g, lse, by_cast(g, by_reshape(g, scores, 1, &n), BY_F32));
 }
 
-static by_status make_token_rows(windows *w, int64_t width)
+/* The loss of the batch, and of each token. */
+static by_tensor *build_losses(void *user, by_graph *g, by_model_io *io)
+{
+    windows *w = user;
+    by_tensor *losses = token_losses(g, by_io_output(io, "logits"), by_io_input(io, "next"));
+    w->token_losses = by_output(g, "token_losses", losses);
+    if (w->heard)
+        w->features = by_output(g, "features", by_io_output(io, "features"));
+    return by_model_loss(w->model, g, io, by_io_input(io, "targets"), NULL);
+}
+
+static by_batch batch_of(const windows *w)
+{
+    by_batch b = by_batch_of(w->spec.batch, w->spec.seq, w->rows);
+    by_batch_put_tokens(&b, "targets", w->wanted);
+    by_batch_put_tokens(&b, "next", w->ids);
+    b.stream = w->stream;
+    return b;
+}
+
+static by_status make_rows(windows *w)
 {
     const size_t n = (size_t)w->spec.batch * (size_t)w->spec.seq;
-    w->losses = base_alloc_zero(n, sizeof *w->losses);
-    w->states = base_alloc_zero(n * (size_t)width, sizeof *w->states);
-    return w->losses && w->states ? BY_OK : BY_ERR_MEMORY;
+    w->rows = base_alloc_zero(n, sizeof *w->rows);
+    w->wanted = base_alloc_zero(n, sizeof *w->wanted);
+    if (w->each) {
+        w->ids = base_alloc_zero(n, sizeof *w->ids);
+        w->losses = base_alloc_zero(n, sizeof *w->losses);
+    }
+    if (w->heard)
+        w->states = base_alloc_zero(n * (size_t)by_model_width(w->model), sizeof *w->states);
+    return w->rows && w->wanted && (!w->each || (w->ids && w->losses)) && (!w->heard || w->states)
+               ? BY_OK
+               : BY_ERR_MEMORY;
 }
 
 static by_status compile(windows *w)
@@ -134,28 +168,18 @@ static by_status compile(windows *w)
     s->batch = (int)BY_MIN(s->batch, w->result->windows);
     w->result->seq = s->seq = (int)BY_MIN(s->seq, w->count - 1);
     w->result->stride = s->stride = BY_MIN(s->stride, s->seq);
-    const int64_t shape[2] = {s->batch, s->seq};
-    w->rows = base_alloc_zero((size_t)s->batch * (size_t)s->seq, sizeof *w->rows);
-    w->wanted = base_alloc_zero((size_t)s->batch * (size_t)s->seq, sizeof *w->wanted);
-    by_graph *g =
-        w->rows && w->wanted ? by_graph_new(&(by_graph_spec){.params = by_model_params(w->model)}) : NULL;
-    if (!g)
-        return BY_ERR_MEMORY;
-    w->input = by_input(g, "tokens", BY_I32, 2, shape);
-    w->targets = by_input(g, "targets", BY_I32, 2, shape);
-    by_model_io io = {0};
-    by_io_feed(&io, "tokens", w->input);
-    by_model_build(w->model, g, &io);
-    if (w->heard) {
-        w->features = by_output(g, "features", by_io_output(&io, "features"));
-        w->loss = by_output(g, "losses", token_losses(g, by_io_output(&io, "logits"), w->targets));
-    } else {
-        w->loss = by_model_loss(w->model, g, &io, w->targets, NULL);
-    }
-    w->program = by_compile(g, &(by_compile_spec){.loss = w->heard ? NULL : w->loss});
-    if (!w->program)
+    w->each = w->heard || s->bins > 0;
+    BY_TRY(make_rows(w));
+    if (w->result->memory && !(w->stream = by_stream_new(w->model, s->batch)))
         return base_error_status();
-    return w->heard ? make_token_rows(w, by_dim(w->features, -1)) : BY_OK;
+    const by_batch like = batch_of(w);
+    w->pass = by_pass_new(
+        w->model, &like,
+        &(by_pass_spec){.loss_alone = true, .loss = w->each ? build_losses : NULL, .loss_user = w});
+    if (w->pass && w->heard && by_dim(w->features, -1) != by_model_width(w->model))
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s has hidden states of %lld numbers, not of its width",
+                         by_model_class(w->model), (long long)by_dim(w->features, -1));
+    return w->pass ? BY_OK : base_error_status();
 }
 
 /* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Those that the window before has predicted do
@@ -176,6 +200,30 @@ static by_status fill_window(windows *w, int64_t i, int32_t *row, int32_t *wante
     return BY_OK;
 }
 
+/* Segment `number` of every column. */
+static by_status fill_segments(windows *w, int64_t number, int64_t *counted)
+{
+    const data_lm_batches columns = {
+        .tokens = w->tokens, .end = w->count, .batch = w->spec.batch, .seq = w->spec.seq, .columns = true};
+    BY_TRY(data_lm_eval_columns(&columns, number, w->spec.batch, w->rows, w->wanted));
+    for (int i = 0; i < w->spec.batch * w->spec.seq; i++)
+        *counted += w->wanted[i] != -100;
+    return BY_OK;
+}
+
+/* Windows first, first + 1, ...; or segment first / batch of every column. */
+static by_status fill_batch(windows *w, int64_t first, int64_t *counted)
+{
+    const size_t seq = (size_t)w->spec.seq;
+    if (w->stream)
+        BY_TRY(fill_segments(w, first / w->spec.batch, counted));
+    for (int b = 0; b < w->spec.batch && !w->stream; b++)
+        BY_TRY(fill_window(w, first + b, w->rows + (size_t)b * seq, w->wanted + (size_t)b * seq, counted));
+    for (size_t i = 0; w->ids && i < (size_t)w->spec.batch * seq; i++)
+        w->ids[i] = BY_MAX(w->wanted[i], 0);
+    return BY_OK;
+}
+
 static by_status check_loss(double loss, int64_t window)
 {
     return isfinite(loss)
@@ -183,52 +231,42 @@ static by_status check_loss(double loss, int64_t window)
                : base_fail(BY_ERR_NUMERIC, "the loss is %g in window %lld", loss, (long long)window);
 }
 
-/* Tells of every token that counts. */
-static by_status tell_tokens(windows *w, int64_t first)
+/* Adds up the losses of single tokens, also by their place in the window, and tells who wants to hear of them. */
+static by_status read_tokens(windows *w, int64_t first)
 {
-    const int width = (int)by_dim(w->features, -1);
-    BY_TRY(by_read_f32(w->program, w->loss, w->losses));
-    BY_TRY(by_read_f32(w->program, w->features, w->states));
-    for (int64_t i = 0; i < (int64_t)w->spec.batch * w->spec.seq; i++) {
+    const by_perplexity_spec *s = &w->spec;
+    const int width = by_model_width(w->model);
+    BY_TRY(by_pass_read(w->pass, w->token_losses, w->losses));
+    if (w->heard)
+        BY_TRY(by_pass_read(w->pass, w->features, w->states));
+    for (int64_t i = 0; i < (int64_t)s->batch * s->seq; i++) {
+        const double loss = (double)w->losses[i];
+        const int bin = s->bins ? (int)(i % s->seq * s->bins / s->seq) : 0;
         if (w->wanted[i] < 0)
             continue;
-        BY_TRY(check_loss((double)w->losses[i], first + i / w->spec.seq));
-        BY_TRY(
-            w->heard(w->user, w->rows[i], w->wanted[i], (double)w->losses[i], w->states + i * width, width));
-        w->result->nats += (double)w->losses[i];
+        BY_TRY(check_loss(loss, first + i / s->seq));
+        w->result->nats += loss;
+        if (s->bins) {
+            s->bin_nats[bin] += loss;
+            s->bin_tokens[bin]++;
+        }
+        if (w->heard)
+            BY_TRY(w->heard(w->user, w->rows[i], w->wanted[i], loss, w->states + i * width, width));
     }
     return BY_OK;
 }
 
-static by_status write_targets(windows *w)
-{
-    const size_t n = (size_t)w->spec.batch * (size_t)w->spec.seq;
-    if (!w->heard)
-        return by_write(w->program, w->targets, w->wanted, n * sizeof *w->wanted);
-    int32_t *ids = base_alloc_zero(n, sizeof *ids); /* any token will do where none is wanted */
-    if (!ids)
-        return BY_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        ids[i] = BY_MAX(w->wanted[i], 0);
-    by_status s = by_write(w->program, w->targets, ids, n * sizeof *ids);
-    base_free(ids);
-    return s;
-}
-
 static by_status run_batch(windows *w, int64_t first)
 {
-    const size_t seq = (size_t)w->spec.seq, bytes = (size_t)w->spec.batch * seq * sizeof *w->rows;
     int64_t counted = 0;
     float loss;
-    for (int b = 0; b < w->spec.batch; b++)
-        BY_TRY(fill_window(w, first + b, w->rows + (size_t)b * seq, w->wanted + (size_t)b * seq, &counted));
-    BY_TRY(by_write(w->program, w->input, w->rows, bytes));
-    BY_TRY(write_targets(w));
-    BY_TRY(by_run(w->program));
+    BY_TRY(fill_batch(w, first, &counted));
+    const by_batch batch = batch_of(w);
+    BY_TRY(by_pass_run(w->pass, &batch));
     w->result->tokens += counted;
-    if (w->heard)
-        return tell_tokens(w, first);
-    BY_TRY(by_read_f32(w->program, w->loss, &loss));
+    if (w->each)
+        return read_tokens(w, first);
+    BY_TRY(by_pass_read(w->pass, by_pass_loss(w->pass), &loss));
     w->result->nats += (double)loss * (double)counted;
     return check_loss((double)loss, first);
 }
@@ -261,11 +299,12 @@ by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const
     *out = (by_perplexity_result){0};
     by_status s = run(&w, files, count);
     out->plain_nats = out->nats;
-    by_program_free(w.program);
+    by_pass_free(w.pass);
+    by_stream_free(w.stream);
     data_tokens_free(w.tokens);
     if (w.scratch)
         base_dir_remove(w.scratch);
-    void *const host[] = {w.scratch, w.rows, w.wanted, w.losses, w.states};
+    void *const host[] = {w.scratch, w.rows, w.wanted, w.ids, w.losses, w.states};
     for (int i = 0; i < BY_COUNT(host); i++)
         base_free(host[i]);
     return s;

@@ -219,7 +219,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
     by_model_build(p->model, g, io);
     by_tensor *weights = by_io_input(io, "pool_weights"), *targets = by_io_input(io, "targets");
-    if (!training)
+    if (!training && !spec->loss_alone)
         keep_outputs(p, g, weights != NULL);
     if (weights)
         summarize(p, g, weights);

@@ -35,6 +35,7 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
 {
     const by_pass_spec spec = {.grads = grads,
                                .recompute = t->spec.recompute,
+                               .loss_alone = grads == BY_GRAD_NONE && by_model_task(t->model) == BY_TASK_LM,
                                .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
                                .memory = t->spec.many_shapes || t->spec.streams ? &t->memory : NULL,
                                .loss = grads == BY_GRAD_NONE ? NULL : t->spec.loss,
