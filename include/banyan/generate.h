@@ -23,6 +23,9 @@ typedef struct by_generator_spec {
      * every row has memory for its capacity, which is a little faster. */
     int page;
     int pages; /* pages in all; 0: as many as it takes to fill every row */
+    /* Of models with a memory, without beams and pages: a row keeps the positions that its next tokens see and no
+     * more, whatever its capacity. Rows can then be rewound to 0 alone; other rewinds are ignored. */
+    bool endless;
 } by_generator_spec;
 
 /* The model must be a language model; it is borrowed. NULL on failure. */

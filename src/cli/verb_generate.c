@@ -274,7 +274,8 @@ static by_status open_generator(job *j)
     j->live = texts_of(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
     j->samples = base_alloc_zero((size_t)j->width, sizeof *j->samples);
     j->generator =
-        by_generator_new(j->model, &(by_generator_spec){.batch = beams > 1 ? beams : j->width,
+        by_generator_new(j->model, &(by_generator_spec){.endless = true,
+                                                        .batch = beams > 1 ? beams : j->width,
                                                         .capacity = j->o.window ? j->o.window : j->o.context,
                                                         .beams = beams});
     if (!j->samples || !j->generator)

@@ -35,11 +35,38 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
     return check_pages(spec);
 }
 
+enum { RING_PAGE = 64 };
+
+/* Queries of a model with a memory see that many positions and their own. Where texts may be much longer, a row has
+ * pages for these and for the tokens of one pass, and uses them again. Returns their number; 0: there is no gain. */
+static int ring_of(const by_generator *g, int room)
+{
+    const int memory = by_model_memory(g->model), seen = memory + 1 + gen_widths[g->n_widths - 1];
+    const int pages = (seen + RING_PAGE - 1) / RING_PAGE + 1;
+    return memory > 0 && g->beams == 1 && pages * RING_PAGE < room ? pages : 0;
+}
+
+static by_status make_ring(by_generator *g, int room)
+{
+    g->columns = (room + RING_PAGE - 1) / RING_PAGE;
+    if ((int64_t)g->batch * g->ring >= INT32_MAX)
+        return base_fail(BY_ERR_ARGUMENT, "%d sequences are too many", g->batch);
+    g->store = nn_store_new(by_model_device(g->model), (int64_t)g->batch * g->ring, RING_PAGE);
+    g->table = base_alloc_zero((size_t)g->batch * (size_t)g->columns, sizeof *g->table);
+    for (int b = 0; g->table && b < g->batch; b++)
+        for (int i = 0; i < g->columns; i++)
+            g->table[(size_t)b * (size_t)g->columns + (size_t)i] = b * g->ring + i % g->ring;
+    return g->store && g->table ? BY_OK : BY_ERR_MEMORY;
+}
+
 /* The store and the table of its pages. Without pages every row has one, long enough for its padding too;
  * with them, page 0 is everybody's, for padding. */
-static by_status make_store(by_generator *g, int page, int pages)
+static by_status make_store(by_generator *g, int page, int pages, bool endless)
 {
     const int room = g->capacity + gen_widths[g->n_widths - 1];
+    g->ring = endless && !page ? ring_of(g, room) : 0;
+    if (g->ring)
+        return make_ring(g, room);
     const int64_t per_row = page ? (g->capacity + page - 1) / page : 1,
                   all = pages ? pages : g->batch * per_row;
     g->columns = page ? BY_MAX((room + page - 1) / page, 2) : 1; /* 1 would mean a page for good */
@@ -89,7 +116,7 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
         return BY_ERR_MEMORY;
     for (int b = 0; b < g->batch; b++)
         g->rows[b].from = b;
-    BY_TRY(make_store(g, spec->page, spec->pages));
+    BY_TRY(make_store(g, spec->page, spec->pages, spec->endless));
     BY_TRY(make_input(g));
     return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0);
 }
@@ -249,7 +276,7 @@ const by_top_logits *by_generator_top(const by_generator *g, int row)
 
 void by_generator_rewind(by_generator *g, int row, int length)
 {
-    if (!has_row(g, row) || length < 0 || length >= g->rows[row].past)
+    if (!has_row(g, row) || length < 0 || length >= g->rows[row].past || (g->ring && length > 0))
         return;
     g->rows[row].past = length;
     g->rows[row].known = false;

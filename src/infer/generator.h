@@ -94,6 +94,7 @@ struct by_generator {
     nn_store *store; /* the memory of keys and values, */
     int32_t *table;  /* (batch, columns) and the pages of every row in it */
     int columns;     /* pages that a row can have; 1: its own, for good */
+    int ring;        /* pages that a row uses in turn, for good, as its queries see no further; 0: none */
     gen_row *rows;
     gen_stage **stages, *now; /* now: the one of the present sources */
     int n_stages;

@@ -56,7 +56,7 @@ static int pages_for(const by_generator *g, int positions)
 by_status gen_reserve(by_generator *g, const int *more)
 {
     int wanted = 0;
-    if (g->columns == 1)
+    if (g->columns == 1 || g->ring)
         return BY_OK;
     for (int b = 0; more && b < g->batch; b++)
         wanted += BY_MAX(pages_for(g, g->rows[b].past + more[b]) - g->rows[b].pages, 0);
