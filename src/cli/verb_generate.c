@@ -267,17 +267,29 @@ static int number_of(const job *j, int row)
     return (j->first + row) % texts_each(j) + 1;
 }
 
+/* A model with a memory reads and writes on without end: its context is where training cuts texts. */
+static int capacity_of(const job *j)
+{
+    enum { MOST = 1 << 24 };
+    int64_t longest = 0;
+    if (j->o.context || by_model_memory(j->model) == 0)
+        return j->o.context;
+    for (int i = 0; i < j->prompts.count; i++)
+        longest = BY_MAX(longest, (int64_t)j->prompts.list[i].ids.count);
+    return (int)BY_MIN(longest + BY_MAX(j->o.max_new, by_model_context(j->model)), MOST);
+}
+
 static by_status open_generator(job *j)
 {
     const int beams = j->o.strategy.beams;
     j->width = beams > 1 ? j->o.strategy.returned : (int)BY_MIN(texts_of(j), ROWS_AT_ONCE);
     j->live = texts_of(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
     j->samples = base_alloc_zero((size_t)j->width, sizeof *j->samples);
-    j->generator =
-        by_generator_new(j->model, &(by_generator_spec){.endless = true,
-                                                        .batch = beams > 1 ? beams : j->width,
-                                                        .capacity = j->o.window ? j->o.window : j->o.context,
-                                                        .beams = beams});
+    j->generator = by_generator_new(
+        j->model, &(by_generator_spec){.endless = true,
+                                       .batch = beams > 1 ? beams : j->width,
+                                       .capacity = j->o.window ? j->o.window : capacity_of(j),
+                                       .beams = beams});
     if (!j->samples || !j->generator)
         return base_error_status();
     if (j->o.max_new == 0 || beams > 1 || is_pair(j))
