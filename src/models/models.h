@@ -97,6 +97,9 @@ typedef struct arch_head {
 typedef struct arch_training {
     const char *optimizer; /* NULL: "adamw" */
     bool pre_norm;         /* norms before the sub-layers, where the family has both variants */
+    double rate;           /* factor of the learning rate that goes by the width; 0: 1 */
+    double clip;           /* norm that gradients are clipped to; 0: 1 */
+    bool no_decay;         /* Adam without weight decay */
     bool encloses; /* a vocabulary learned for it has <s> and <mask>, and texts stand between <s> and </s> */
     int sentinels; /* tokens <extra_id_0>, <extra_id_1>, ... of a vocabulary learned for it */
 } arch_training;

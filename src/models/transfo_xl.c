@@ -333,6 +333,7 @@ const arch_family arch_transfo_xl = {
                 [BY_TASK_CLASSIFY] = "TransfoXLForSequenceClassification",
                 [BY_TASK_FEATURES] = "TransfoXLModel"},
     .pretrained = BY_TASK_LM,
+    .training = {.rate = 0.5, .clip = 0.25, .no_decay = true},
     .prefix = "transformer.",
     .head = "crit.out_layers.0.weight",
     .table = "transformer.word_emb.emb_layers.0.weight",

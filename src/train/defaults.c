@@ -44,6 +44,10 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
         s.shape.dropout = -1;
     s.shape.pre_norm = a->training.pre_norm;
     s.optimizer.kind = optimizer_of(&a->training);
+    if (a->training.clip > 0)
+        s.optimizer.max_grad_norm = a->training.clip;
+    if (a->training.no_decay)
+        s.optimizer.weight_decay = 0;
     if (name && strcmp(name, "translate") == 0) {
         s.label_smoothing = 0.1;
         s.optimizer.beta2 = 0.98;

@@ -253,8 +253,10 @@ static by_status fill_defaults(train_run *r)
         s->steps = BY_MAX((int64_t)((s->epochs > 0 ? s->epochs : usual_epochs(r)) * epoch_steps(r)), 1);
     s->schedule.steps = s->steps;
     BY_TRY(train_loop_plan(&r->loop, s->steps));
+    const double factor = r->model->arch->training.rate;
     if (s->schedule.rate < 0)
-        s->schedule.rate = train_default_rate(r->data.kind, s->optimizer.kind, by_model_width(r->model));
+        s->schedule.rate = train_default_rate(r->data.kind, s->optimizer.kind, by_model_width(r->model)) *
+                           (factor > 0 ? factor : 1);
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
     if (s->schedule.warmup < 0)
