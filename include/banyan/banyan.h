@@ -16,6 +16,7 @@
 #include "banyan/predict.h"
 #include "banyan/rewrite.h"
 #include "banyan/score.h"
+#include "banyan/reader.h"
 #include "banyan/stream.h"
 #include "banyan/tokenizer.h"
 #include "banyan/train.h"

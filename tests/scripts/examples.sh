@@ -21,6 +21,19 @@ mv "$tmp/why" "$tmp/steps"
 check "fine-tuning lowers the loss" awk '/^step / { if ($2 <= 50) first += $4; if ($2 > 150) last += $4 } END { exit !(last > 0 && last < first) }' "$tmp/steps"
 check "the tuned model opens again" "$BANYAN" inspect "$tmp/tuned"
 
+# A model with a memory reads line after line; each is rated by what came before.
+"$BANYAN" train --model transfo-xl --data "$tmp/text" --tokenizer byte --out "$tmp/xl" --layers 2 --heads 2 --width 32 \
+    --context 32 --memory 32 --batch-size 8 --max-steps 30 --warmup-steps 5 --quiet >"$tmp/log" 2>&1 || cat "$tmp/log" >&2
+head -n 20 "$tmp/text" >"$tmp/lines"
+rates() {
+    "$examples/stream" "$tmp/xl/best" <"$tmp/lines" >"$tmp/out" 2>"$tmp/err" && [ "$(wc -l <"$tmp/out")" -eq 20 ]
+}
+check "lines read with a memory from C" rates
+refuses_other() {
+    ! "$examples/stream" "$tmp/run/best" <"$tmp/lines" >"$tmp/out" 2>"$tmp/err" && grep -q "carries no state" "$tmp/err"
+}
+check "a model without a memory is refused" refuses_other
+
 # Predictions from C, for each kind of head.
 mkdir "$tmp/words"
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' a good bad film book anna lives in berlin who >"$tmp/words/vocab.txt"
