@@ -1,0 +1,101 @@
+#!/bin/sh
+# transfo_xl.sh - a tiny Transformer-XL: training with its memories, going on bit for bit after a stop and after a kill,
+# evaluation by segments and by sliding windows, generation without end, saving, opening and fine-tuning.
+# shellcheck disable=SC2317 # check evaluates what it is given
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >"$tmp/text"
+head -c 1200 "$BANYAN_SOURCE/src/graph/plan.c" >"$tmp/held"
+
+# train OUT STEPS OPTIONS...
+train() {
+    out=$1 steps=$2
+    shift 2
+    run train --model transfo-xl --data "$tmp/text" --out "$tmp/$out" --layers 2 --heads 4 --width 32 --context 16 --memory 24 \
+        --batch-size 4 --max-steps "$steps" --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant --threads 1 \
+        --tokenizer byte --quiet "$@"
+}
+
+same() { # A B: the runs ended alike
+    for file in model.safetensors optimizer.safetensors trainer_state.json config.json streams.safetensors; do
+        cmp "$tmp/$1/last/$file" "$tmp/$2/last/$file" || return 1
+    done
+}
+
+less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a < b) }'; }
+loss() { sed -n "$2s/.*\"loss\": \\([0-9.]*\\).*/\\1/p" "$tmp/$1/metrics.jsonl"; }
+
+train alone 24 --dropout 0.1
+check "a Transformer-XL trains" less "$(loss alone 24)" "$(loss alone 1)"
+train again 12 --dropout 0.1
+train again 24 --dropout 0.1
+check "a run that goes on ends with the same bytes, memories too" same alone again
+train two 18 --gradient-accumulation-steps 2 --bf16 --recompute
+train stopped 6 --gradient-accumulation-steps 2 --bf16 --recompute
+train stopped 18 --gradient-accumulation-steps 2 --bf16 --recompute
+check "micro-batches have memories of their own, which go on" same two stopped
+streams() { "$BANYAN" inspect "$tmp/two/last/streams.safetensors" | grep -q 'stream.1.mems.1'; }
+check "they are in the checkpoint" streams
+
+# Killed somewhere between steps 6 and 48.
+train whole 48 --gradient-accumulation-steps 2
+"$BANYAN" train --model transfo-xl --data "$tmp/text" --out "$tmp/killed" --layers 2 --heads 4 --width 32 --context 16 --memory 24 \
+    --batch-size 4 --max-steps 48 --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant --threads 1 \
+    --tokenizer byte --quiet --gradient-accumulation-steps 2 >/dev/null 2>&1 &
+pid=$!
+i=0
+while [ $i -lt 200 ] && [ ! -e "$tmp/killed/last/model.safetensors" ]; do
+    sleep 0.05
+    i=$((i + 1))
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+train killed 48 --gradient-accumulation-steps 2
+check "a run that was killed ends with the same bytes" same whole killed
+
+# ---- evaluation --------------------------------------------------------------------------------------------------------------
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d < 1e-5 && d > -1e-5) }'; }
+cp -r "$tmp/alone/last/." "$tmp/even"
+sed -i 's/"same_length": *false/"same_length": true/' "$tmp/even/config.json"
+evaluate() {
+    model=$1
+    shift
+    run eval "$tmp/$model" --data "$tmp/held" --threads 1 --quiet --json "$@"
+    sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$tmp/out"
+}
+one=$(evaluate even --seq 1) some=$(evaluate even --seq 16) many=$(evaluate even --seq 64)
+check "with same_length the segments do not matter: 1 and 16" near "$one" "$some"
+check "and 64" near "$one" "$many"
+check "a memory that is longer than the text is read as one segment" near "$(evaluate alone/last --memory 1200 --seq 16)" \
+    "$(evaluate alone/last --memory 1200 --seq 1200)"
+run eval "$tmp/alone/last" --data "$tmp/held" --max-tokens 60 --evaluate both --threads 1 --quiet
+check "segments and sliding windows, with the ratio of speeds" works 'times as fast as sliding'
+run eval "$tmp/alone/last" --data "$tmp/held" --by-position 4 --memory 0 --threads 1 --quiet
+check "the loss by position" works 'part 4 of 4'
+run eval "$tmp/alone/last" --data "$tmp/held" --stride 4 --threads 1 --quiet
+check "windows that overlap" works 'in windows of 16'
+
+# ---- generation --------------------------------------------------------------------------------------------------------------
+run generate "$tmp/alone/last" --prompt static --greedy --max-new-tokens 1500 --threads 1 --json
+check "it writes on past every length" works '"finish_reason":"length"'
+ids() { sed -n "s/.*\"ids\":\\(\\[[^]]*\\]\\).*/\\1/p" "$tmp/out" | tr -d '[]' | cut -d, -f1-"$1"; }
+long=$(ids 300)
+run generate "$tmp/alone/last" --prompt static --greedy --max-new-tokens 300 --threads 1 --json
+check "a longer text begins as a shorter one" [ "$long" = "$(ids 300)" ]
+
+# ---- files and heads ---------------------------------------------------------------------------------------------------------
+before=$(evaluate alone/last)
+run convert "$tmp/alone/last" "$tmp/copy" --dtype f32
+check "a copy is the same model" [ "$before" = "$(evaluate copy)" ]
+printf 'text\tlabel\n' >"$tmp/labels.tsv"
+i=0
+while [ $i -lt 40 ]; do
+    printf 'a good film\tgood\na bad book\tbad\n' >>"$tmp/labels.tsv"
+    i=$((i + 1))
+done
+run finetune "$tmp/alone/last" --task classify --data "$tmp/labels.tsv" --eval "$tmp/labels.tsv" --out "$tmp/tuned" --epochs 12 \
+    --batch-size 8 --threads 1 --quiet --learning-rate 3e-3 --json
+check "classification" works '"accuracy":1'
+check "has its class" grep -q TransfoXLForSequenceClassification "$tmp/tuned/config.json"
+
+exit $failed
