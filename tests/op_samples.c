@@ -1419,6 +1419,110 @@ static gr_node *lose(by_op_sample *s, int which)
     return NODE(CROSS_ENTROPY, &a, x, targets, weights);
 }
 
+/* ---- hashing and attention within chunks ------------------------------------------------------ */
+
+bool op_sample_hash(by_op_sample *s, int which)
+{
+    static const struct {
+        int64_t batch, rows, heads, dim, rounds;
+        int count, factors[2];
+        bool masked;
+    } cases[] = {
+        {2, 7, 3, 5, 2, 1, {4}, false},
+        {1, 70, 2, 8, 1, 2, {6, 2}, true},
+        {2, 140, 2, 64, 3, 2, {8, 16}, false},
+        {1, 33, 1, 24, 2, 1, {160}, false}, /* more columns than a block has threads */
+    };
+    if (which >= BY_COUNT(cases))
+        return false;
+    const int64_t b = cases[which].batch, t = cases[which].rows, h = cases[which].heads;
+    int64_t columns = 0;
+    for (int i = 0; i < cases[which].count; i++)
+        columns += cases[which].factors[i] / 2;
+    by_tensor *x = operand(s, SHAPE(b, t, h * cases[which].dim));
+    by_tensor *r = input(s, gr_acc_type(s->type), SHAPE(h, cases[which].dim, cases[which].rounds, columns));
+    by_tensor *mask = cases[which].masked ? indices(s, 3, SHAPE(b, t)) : NULL;
+    shown(s, by_hash(s->graph, x, r, mask, cases[which].count, cases[which].factors));
+    return true;
+}
+
+typedef struct chunked_case {
+    int64_t batch, rows, rounds; /* rounds 0: no order */
+    int heads, dim, chunk, before, after;
+    int64_t length;
+    bool causal, avoid, masked, weights;
+    float dropout;
+} chunked_case;
+
+static const chunked_case chunked_cases[] = {
+    {2, 12, 2, 3, 5, 4, 1, 0, 0, .causal = true, .avoid = true, .weights = true},
+    {1, 12, 0, 2, 8, 4, 1, 1, 0, .weights = true}, /* around the end, in both directions */
+    {1, 11, 1, 2, 4, 4, 2, 0, 0, .avoid = true},   /* every chunk is seen, one of them partial */
+    {2, 10, 3, 2, 16, 4, 1, 0, 16, .causal = true, .avoid = true,
+     .masked = true},                                            /* a whole chunk is missing */
+    {1, 7, 0, 2, 24, 7, 0, 0, 0, .causal = true, .avoid = true}, /* one chunk: plain attention */
+    {2, 19, 2, 1, 6, 8, 1, 1, 0, .avoid = true, .dropout = 0.2f, .weights = true},
+    {1, 150, 1, 1, 64, 64, 1, 0, 0, .causal = true, .avoid = true},                  /* as in real models */
+    {1, 140, 2, 1, 72, 70, 1, 0, 0, .avoid = true, .masked = true, .dropout = 0.1f}, /* chunks of two tiles */
+    {1, 33, 0, 2, 40, 16, 1, 0, 0, .causal = true, .dropout = 0.3f},
+    {1, 20, 2, 1, 136, 8, 0, 1, 0, .avoid = true},
+};
+
+static bool chunked_sample(by_op_sample *s, int which, bool backward)
+{
+    if (which >= BY_COUNT(chunked_cases))
+        return false;
+    const chunked_case c = chunked_cases[which];
+    const int64_t width = (int64_t)c.heads * c.dim;
+    by_tensor *in[8] = {operand(s, SHAPE(c.batch, c.rows, width)), operand(s, SHAPE(c.batch, c.rows, width)),
+                        operand(s, SHAPE(c.batch, c.rows, width))};
+    by_tensor *order =
+        c.rounds ? by_argsort(s->graph, indices(s, 5, SHAPE(c.batch, c.heads, c.rounds, c.rows)), false)
+                 : NULL;
+    by_tensor *mask = c.masked ? indices(s, 4, SHAPE(c.batch, c.rows)) : NULL, *weights = NULL;
+    const by_chunked_spec spec = {.heads = c.heads,
+                                  .chunk = c.chunk,
+                                  .before = c.before,
+                                  .after = c.after,
+                                  .length = c.length,
+                                  .causal = c.causal,
+                                  .avoid_self = c.avoid,
+                                  .dropout = c.dropout,
+                                  .order = order,
+                                  .key_mask = mask,
+                                  .weights = c.weights ? &weights : NULL};
+    by_tensor *y = by_chunked_attention(s->graph, in[0], in[1], in[2], &spec);
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    gr_node *n = y->node;
+    if (!backward) {
+        out(s, y);
+        shown_of(s, n, 1);
+        if (weights)
+            shown(s, weights);
+        return true;
+    }
+    by_tensor *more[] = {order, mask, y, n->out[1], operand(s, SHAPE(c.batch, c.rows, width))};
+    memcpy(in + 3, more, sizeof more);
+    gr_node *d =
+        gr_node_make(s->graph, GR_OP_CHUNKED_ATTENTION_GRAD, in, 8, n->attr, sizeof(gr_chunked_attr));
+    if (d)
+        d->rng = n->rng;
+    for (int i = 0; i < 3; i++)
+        shown_of(s, d, i);
+    return true;
+}
+
+bool op_sample_chunked_attention(by_op_sample *s, int which)
+{
+    return chunked_sample(s, which, false);
+}
+
+bool op_sample_chunked_attention_grad(by_op_sample *s, int which)
+{
+    return chunked_sample(s, which, true);
+}
+
 bool op_sample_cross_entropy(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))

@@ -311,6 +311,36 @@ BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, b
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
+/* Buckets of vectors by random rotations (Andoni et al. 2015): x (B, T, H*D), rotations (H, D, R, S) of x's
+ * accumulation type -> (B, H, R, T) i32, one bucket for each of R rounds. The number of buckets is the product
+ * of `count` even factors, S half their sum: each factor is an argmax over [x r, -x r] of its own columns.
+ * Where mask (B, T) i32 is 0, the bucket is that number itself, one more than any other; NULL: nowhere. */
+enum { BY_MAX_FACTORS = 4 };
+BY_API by_tensor *by_hash(by_graph *g, by_tensor *x, by_tensor *rotations, by_tensor *mask, int count,
+                          const int *factors);
+
+/* Attention within chunks of rows (Kitaev et al. 2020). Each of R rounds puts the T rows of a head into the
+ * order it is given and cuts them into N chunks of C. A row attends to the rows of its own chunk and of those
+ * around it; after the last chunk of all rounds comes the first. All scores of a row, those of all rounds, form
+ * one softmax: a key that a row meets twice counts twice. q, k, v (B, T, H*D) -> (B, T, H*D). */
+typedef struct by_chunked_spec {
+    int heads;
+    int chunk;         /* C, rows of a chunk */
+    int before, after; /* chunks that a row sees besides its own */
+    int64_t length;    /* rows of a round with those that are missing at its end: N C, T or more; 0: T, rounded up */
+    bool causal;       /* keys at later rows than the query's are masked, */
+    bool avoid_self;   /* and the query's own row unless everything else is */
+    float scale;       /* 0: 1/sqrt(D) */
+    float dropout;     /* on the weights, in training */
+    /* Tensors, each NULL for none. */
+    by_tensor *order;    /* (B, H, R, T) i32: the rows, each once in a round; NULL: one round, as they are */
+    by_tensor *key_mask; /* (B, T) i32, 0 masks a key. A row that sees nothing gives the mean of its chunks */
+    by_tensor **weights; /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C),
+                            in sorted order, 0 for rows that are missing */
+} by_chunked_spec;
+BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                                       const by_chunked_spec *spec);
+
 enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* beams of a group; k of by_top */
 
 /* Before a step of beam search: row b takes over the first past[b] positions of row from[b]; both (B) i32.

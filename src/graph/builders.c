@@ -251,6 +251,39 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
     return gr_node_add(g, GR_OP_ATTENTION_CACHED, in, BY_COUNT(in), &a, sizeof a);
 }
 
+by_tensor *by_hash(by_graph *g, by_tensor *x, by_tensor *rotations, by_tensor *mask, int count,
+                   const int *factors)
+{
+    gr_hash_attr a = {.rounds = (int)by_dim(rotations, 2), .count = count};
+    if (count < 1 || count > BY_MAX_FACTORS || !factors)
+        return by_graph_fail(g, "hash: the number of buckets has 1 to %d factors", BY_MAX_FACTORS);
+    memcpy(a.factor, factors, sizeof *factors * (size_t)count);
+    return ADD_NODE(g, GR_OP_HASH, &a, x, rotations, mask);
+}
+
+by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                                const by_chunked_spec *spec)
+{
+    if (!spec || spec->heads < 1 || spec->chunk < 1)
+        return by_graph_fail(
+            g, "chunked_attention: nothing says how many heads there are or how long a chunk is");
+    gr_chunked_attr a = {.spec = *spec, .head_dim = (int)(by_dim(q, -1) / spec->heads)};
+    by_chunked_spec *s = &a.spec;
+    if (!s->length)
+        s->length = (by_dim(q, 1) + s->chunk - 1) / s->chunk * s->chunk;
+    if (s->scale == 0)
+        s->scale = a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
+    if (!g || !g->training)
+        s->dropout = 0;
+    s->order = s->key_mask = NULL;
+    s->weights = NULL;
+    gr_node *n = gr_node_make(g, GR_OP_CHUNKED_ATTENTION,
+                              (by_tensor *[]){q, k, v, spec->order, spec->key_mask}, 5, &a, sizeof a);
+    if (spec->weights)
+        *spec->weights = n ? n->out[2] : gr_poison_of(g);
+    return n ? n->out[0] : gr_poison_of(g);
+}
+
 by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)
 {
     gr_loss_attr a = {.ignore_index = -100};

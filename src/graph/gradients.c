@@ -334,6 +334,21 @@ RULE(attention)
             din[GR_ATT_BIAS + i] = d ? d->out[3 + i] : g->poison;
 }
 
+RULE(chunked_attention)
+{
+    by_tensor *in[] = {n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], n->out[0], n->out[1], dout[0]};
+    if (!dout[0] || dout[2]) {
+        by_graph_fail(g, "chunked_attention: gradients through the returned weights are not taken");
+        return;
+    }
+    gr_node *d =
+        gr_node_make(g, GR_OP_CHUNKED_ATTENTION_GRAD, in, BY_COUNT(in), n->attr, sizeof(gr_chunked_attr));
+    if (d)
+        d->rng = n->rng;
+    for (int i = 0; i < 3; i++)
+        din[i] = d ? d->out[i] : g->poison;
+}
+
 RULE(cross_entropy)
 {
     const gr_loss_attr *a = n->attr;

@@ -193,6 +193,15 @@ enum {
     GR_ATT_PAST,
     GR_ATT_PAGES
 };
+typedef struct gr_hash_attr {
+    int rounds, count; /* of factors */
+    int factor[BY_MAX_FACTORS];
+} gr_hash_attr;
+typedef struct gr_chunked_attr { /* chunked_attention, chunked_attention_grad */
+    by_chunked_spec spec;        /* length, scale and dropout as they are used; its tensors are inputs */
+    int head_dim;
+} gr_chunked_attr;
+enum { GR_CHUNKED_ORDER = 3, GR_CHUNKED_MASK, GR_CHUNKED_Y, GR_CHUNKED_LSE, GR_CHUNKED_DY };
 typedef struct gr_advance_attr {
     int last; /* the highest position */
 } gr_advance_attr;
@@ -282,6 +291,13 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *                   M = n P. Position s of row b lies in page pages[b][s / P] at s % P; without pages, n is 1 and the
  *                   page b. p = past[b] + t; causal or prefix; S is past[b] + T. Without past nothing is written:
  *                   attention over all M positions, mask none
+ *  hash             x (B, T, H*D), rotations (H, D, R, S) acc, [mask (B, T) i32] -> y (B, H, R, T) i32
+ *                   S is half the sum of the factors. Digit f of the bucket is the argmax over [xr, -xr] of its own
+ *                   columns, the first digit counts least; where the mask is 0, the product of the factors
+ *  chunked_attention q, k, v (B, T, H*D), [order (B, H, R, T) i32], [key_mask (B, T) i32]
+ *                   -> y (B, T, H*D), lse (B, H, T, 2) acc {largest score, log of the sum of e^(score - largest)},
+ *                   [weights (B, H, R N, C, W)]. chunks.h says which rows meet
+ *  chunked_attention_grad the five inputs, y, lse, dy -> dq, dk, dv
  *  reorder          k_cache (pages, M, C), v_cache, from (B) i32, past (B) i32, [pages (B, 1) i32] -> nothing: row b's
  *                   first past[b] positions become those of row from[b], which is of its group
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,

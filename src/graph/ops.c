@@ -756,6 +756,92 @@ static gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cac
     return cost_of_bytes(n, 4.0 * batch * keys_seen(a, room - t, t, room) * a->head_dim);
 }
 
+static by_status gr_infer_hash(gr_node *n)
+{
+    const gr_hash_attr *a = n->attr;
+    const by_tensor *x = n->in[0], *r = n->in[1], *mask = n->in[2];
+    int64_t columns = 0, buckets = 1;
+    for (int i = 0; i < a->count; i++) {
+        if (a->factor[i] < 2 || a->factor[i] % 2 || buckets > INT32_MAX / 2 / a->factor[i])
+            return base_fail(BY_ERR_ARGUMENT, "%d is no factor of a number of buckets; even numbers are",
+                             a->factor[i]);
+        columns += a->factor[i] / 2;
+        buckets *= a->factor[i];
+    }
+    if (x->rank != 3 || !by_dtype_is_float(x->type) || r->type != gr_acc_type(x->type) || r->rank != 4 ||
+        r->dim[0] * r->dim[1] != x->dim[2] || r->dim[2] < 1 || r->dim[3] != columns)
+        return mismatch(n, "x (B, T, H*D), rotations (H, D, R, half the sum of the factors)");
+    if (mask &&
+        (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != x->dim[0] || mask->dim[1] != x->dim[1]))
+        return mismatch(n, "a mask (B, T) of i32");
+    return gr_set_output(n, 0, BY_I32, 4, (int64_t[]){x->dim[0], r->dim[0], r->dim[2], x->dim[1]});
+}
+static gr_cost gr_cost_hash(const gr_node *n)
+{
+    const by_tensor *r = n->in[1];
+    return cost_of_bytes(n, 2 * out_elements(n) * (double)by_dim(r, 1) * (double)by_dim(r, 3));
+}
+
+static by_status check_chunks(const gr_node *n)
+{
+    const gr_chunked_attr *a = n->attr;
+    const by_chunked_spec *s = &a->spec;
+    if (s->before < 0 || s->after < 0 || s->before > 1024 || s->after > 1024)
+        return base_fail(BY_ERR_ARGUMENT, "%d chunks before and %d after cannot be seen", s->before,
+                         s->after);
+    if (!(s->dropout >= 0 && s->dropout < 1))
+        return base_fail(BY_ERR_ARGUMENT, "dropout probability %g is not in [0, 1)", (double)s->dropout);
+    if (s->length % s->chunk || s->length < n->in[0]->dim[1] || s->length >= GR_REACH_LIMIT)
+        return base_fail(BY_ERR_ARGUMENT, "%lld rows are no chunks of %d that hold %lld",
+                         (long long)s->length, s->chunk, (long long)n->in[0]->dim[1]);
+    return BY_OK;
+}
+
+static by_status gr_infer_chunked_attention(gr_node *n)
+{
+    const gr_chunked_attr *a = n->attr;
+    const by_chunked_spec *s = &a->spec;
+    const by_tensor *q = n->in[0], *order = n->in[GR_CHUNKED_ORDER], *mask = n->in[GR_CHUNKED_MASK];
+    for (int i = 0; i < 3; i++)
+        if (n->in[i]->rank != 3 || !by_dtype_is_float(q->type) || n->in[i]->type != q->type ||
+            !same_shape(n->in[i], q) || a->head_dim < 1 || q->dim[2] != (int64_t)s->heads * a->head_dim)
+            return mismatch(n, "q, k and v (B, T, H*D) of one type");
+    const int64_t b = q->dim[0], t = q->dim[1], h = s->heads, rounds = order ? by_dim(order, 2) : 1;
+    if (order && (order->type != BY_I32 || order->rank != 4 || order->dim[0] != b || order->dim[1] != h ||
+                  rounds < 1 || order->dim[3] != t))
+        return mismatch(n, "an order (B, H, R, T) of i32");
+    if (mask && (mask->type != BY_I32 || mask->rank != 2 || mask->dim[0] != b || mask->dim[1] != t))
+        return mismatch(n, "a key mask (B, T) of i32");
+    BY_TRY(check_chunks(n));
+    const int64_t window = (int64_t)(s->before + 1 + s->after) * s->chunk;
+    BY_TRY(gr_set_output_like(n, 0, q));
+    BY_TRY(gr_set_output(n, 1, gr_acc_type(q->type), 4, (int64_t[]){b, h, t, 2}));
+    return gr_set_output(n, 2, q->type, 5,
+                         (int64_t[]){b, h, rounds * (s->length / s->chunk), s->chunk, window});
+}
+
+static gr_cost gr_cost_chunked_attention(const gr_node *n)
+{
+    const gr_chunked_attr *a = n->attr;
+    const by_tensor *order = n->in[GR_CHUNKED_ORDER];
+    const double rounds = order ? (double)by_dim(order, 2) : 1;
+    const double window = (double)(a->spec.before + 1 + a->spec.after) * a->spec.chunk;
+    return cost_of_bytes(n, 4 * (double)by_elements(n->in[0]) * rounds * window);
+}
+
+static by_status gr_infer_chunked_attention_grad(gr_node *n)
+{
+    for (int i = 0; i < 3; i++)
+        BY_TRY(gr_set_output_like(n, i, n->in[i]));
+    return BY_OK;
+}
+static gr_cost gr_cost_chunked_attention_grad(const gr_node *n)
+{
+    gr_cost c = gr_cost_chunked_attention(n);
+    c.flops *= 2.5;
+    return c;
+}
+
 static by_status gr_infer_reorder(gr_node *n)
 {
     const by_tensor *keys = n->in[0], *from = n->in[2], *past = n->in[3], *pages = n->in[4];
