@@ -125,7 +125,13 @@ static by_status read_weights(look *k)
     a->layers = by_io_output_count(io, name);
     if (a->layers == 0)
         return base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
-    a->heads = (int)by_dim(by_io_output(io, name), 1);
+    const by_tensor *first = by_io_output(io, name);
+    if (by_dim(first, 2) != a->sides[a->rows].tokens || by_dim(first, 3) != a->sides[a->columns].tokens)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "the attention of a %s is not one of tokens by tokens: (%lld, %lld) for %d tokens",
+                         by_model_class(k->model), (long long)by_dim(first, 2), (long long)by_dim(first, 3),
+                         a->sides[a->rows].tokens);
+    a->heads = (int)by_dim(first, 1);
     const size_t layer =
         (size_t)a->heads * (size_t)a->sides[a->rows].tokens * (size_t)a->sides[a->columns].tokens;
     a->weights = base_alloc_zero((size_t)a->layers * layer, sizeof *a->weights);

@@ -59,10 +59,10 @@ learns() {
 family() {
     name=$1 class=$2
     shift 2
-    train "$name" 12 --model "$name" --context 1024 --seq 96 "$@"
+    train "$name" 12 --model "$name" --context 1024 --seq 256 "$@"
     check "$name: trains" less "$(loss "$name" 12)" "$(loss "$name" 1)"
-    train "$name-again" 6 --model "$name" --context 1024 --seq 96 "$@"
-    train "$name-again" 12 --model "$name" --context 1024 --seq 96 "$@"
+    train "$name-again" 6 --model "$name" --context 1024 --seq 256 "$@"
+    train "$name-again" 12 --model "$name" --context 1024 --seq 256 "$@"
     check "$name: a resumed run ends with the same bytes" same "$name" "$name-again"
     check "$name: classification of long texts" learns "$name" "${class}ForSequenceClassification" "$tmp/labels.tsv" classify \
         '"accuracy":1' --batch-size 4 --epochs 8 --max-length 1024
@@ -75,7 +75,7 @@ family() {
     run embed "$tmp/$name/last" "$long$good" --threads 1 --max-length 1024
     check "$name: a vector of a long text" works '[0-9]'
     run convert "$tmp/$name/last" "$tmp/$name-bf16" --dtype bf16
-    run eval "$tmp/$name-bf16" --data "$tmp/text" --threads 1 --seq 96
+    run eval "$tmp/$name-bf16" --data "$tmp/text" --threads 1 --seq 256
     check "$name: a bf16 copy is evaluated" works loss
 }
 
@@ -84,5 +84,17 @@ check "linformer: the configuration names the projection" grep -q '"projected_le
 check "linformer: and who shares it" grep -q '"projection_sharing": "headwise"' "$tmp/linformer/last/config.json"
 train longer 6 --model linformer --context 64 --seq 96
 check "linformer: rows longer than n are refused" fails 1 "longer than the model.s context of 64"
+run attention "$tmp/linformer/last" "if x" -o "$tmp/heads.svg"
+check "linformer: attention over projected keys is not drawn" fails 1 "tokens by tokens"
+
+family longformer Longformer
+check "longformer: the configuration has a window for each layer" grep -A2 '"attention_window"' "$tmp/longformer/last/config.json"
+check "longformer: the separator is the tokenizer's" grep -q '"sep_token_id": [1-9]' "$tmp/longformer/last/config.json"
+sed -i 's/"attention_window":.*$/"attention_window": 63,/; /^ *128,$/d; /^ *128$/d; /^ *\],$/d' "$tmp/longformer-bf16/config.json"
+run eval "$tmp/longformer-bf16" --data "$tmp/text" --threads 1
+check "longformer: a window must be even" fails 1 attention_window
+
+family big_bird BigBird
+check "big_bird: the configuration has the blocks" grep -q '"block_size": 16' "$tmp/big_bird/last/config.json"
 
 exit $failed
