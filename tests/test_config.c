@@ -184,6 +184,10 @@ static void test_refused_by_name(void **state)
         {"llama", "\"num_attention_heads\": 4, \"num_key_value_heads\": 3",
          "num_attention_heads (4) is not a multiple of num_key_value_heads (3)"},
         {"llama", "\"hidden_size\": 60, \"num_attention_heads\": 4", "head_dim is 15"},
+        {"longformer", "\"attention_window\": 63", "the attention_window 63 of layer 0"},
+        {"longformer", "\"attention_window\": [4, 4]", "attention_window has 2 entries for 12 layers"},
+        {"longformer", "\"attention_window\": \"all\"", "attention_window is no number"},
+        {"big_bird", "\"attention_type\": \"linear\"", "attention_type is \"linear\""},
         {"linformer", "\"projection_sharing\": \"heads\"", "projection_sharing is \"heads\""},
         {"gpt2", "\"problem_type\": \"guess\"", "problem_type \"guess\""},
     };

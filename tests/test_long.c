@@ -183,13 +183,127 @@ static void test_padding(void **state)
     static const char *const presets[] = {"tiny", "tiny-none", "tiny-key-value", "tiny-layerwise"};
     for (int i = 0; i < BY_COUNT(presets); i++)
         expect_no_padding_seen("linformer", presets[i], 0);
+    expect_no_padding_seen("longformer", "tiny", 1);
+}
+
+/* ---- Longformer ------------------------------------------------------------------------------ */
+
+/* Give the parameters of a Longformer the values of a RoBERTa: the projections of global tokens those of the
+ * others. */
+static void copy_as_longformer(by_params *to, const by_params *from)
+{
+    for (int i = 0; i < by_params_count(to); i++) {
+        char name[160];
+        const char *given = by_params_name(to, i), *rest = strstr(given, "longformer.");
+        snprintf(name, sizeof name, "%s%s", rest ? "roberta." : "",
+                 rest ? rest + strlen("longformer.") : given);
+        char *own = strstr(name, "_global");
+        if (own)
+            memmove(own, own + strlen("_global"), strlen(own + strlen("_global")) + 1);
+        const int at = by_params_find(from, name);
+        assert_true(at >= 0);
+        float *x = slot_of(from, at, BY_SLOT_VALUE);
+        assert_int_equal(by_params_set(to, i, BY_SLOT_VALUE, x), BY_OK);
+        free(x);
+    }
+}
+
+static float *logits_of_real(float *x, const texts *t)
+{
+    for (int i = 0; i < ROWS * LENGTH; i++)
+        for (int k = 0; k < WORDS && !t->mask[i]; k++)
+            x[i * WORDS + k] = 0;
+    return x;
+}
+
+/* With a window over the whole text, which tokens are global does not matter if their projections are the
+ * others': all see all, once. */
+static void test_wide_window(void **state)
+{
+    (void)state;
+    by_model *roberta = make("roberta", NULL, 160, BY_TASK_MLM);
+    by_model *longformer = make("longformer", "tiny", 8 * 2 * LENGTH, BY_TASK_MLM); /* a window of 2 LENGTH */
+    by_model_shape shape = {.layers = 2, .heads = 2, .width = 16, .context = 8 * 2 * LENGTH, .vocab = 31};
+    by_model_free(roberta);
+    roberta = by_model_new(device, "roberta", &shape, &(by_model_spec){.seed = 3, .training = true});
+    assert_non_null(roberta);
+    by_model_set_dropout(roberta, 0);
+    by_model_set_dropout(longformer, 0);
+    copy_as_longformer(by_model_params(longformer), by_model_params(roberta));
+    const texts x = make_texts(1);
+    by_batch b = batch_of(&x);
+    float *want = logits_of_real(run(roberta, &b), &x);
+    int32_t global[ROWS * LENGTH] = {0};
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < ROWS * LENGTH; i++) /* none; some; more in the first row, and one in padding */
+            global[i] = kind == 1   ? i % 37 == 0
+                        : kind == 2 ? (i < LENGTH && i % 2) || i % LENGTH == LENGTH - 1
+                                    : 0;
+        by_batch_put_tokens(&b, "global_attention_mask", kind ? global : NULL);
+        float *got = logits_of_real(run(longformer, &b), &x);
+        expect_near(got, want, (size_t)ROWS * LENGTH * WORDS, 2e-5, "logits");
+        free(got);
+    }
+    free(want);
+    by_model_free(roberta);
+    by_model_free(longformer);
+}
+
+/* The first token of a text with labels is global: it reaches, and is reached by, tokens beyond any window. */
+static void test_global_by_task(void **state)
+{
+    (void)state;
+    by_model *m = make("longformer", "tiny", 160, BY_TASK_CLASSIFY);
+    by_model_set_dropout(m, 0);
+    texts x = make_texts(1);
+    const int32_t labels[ROWS] = {0, 1};
+    by_batch b = by_batch_of(1, LENGTH, x.tokens);
+    by_batch_put_ids(&b, "targets", 1, labels);
+    float *before = run(m, &b);
+    x.tokens[LENGTH - 1] =
+        x.tokens[LENGTH - 1] == 5 ? 6 : 5; /* 149 tokens away; two windows of 20 reach 20 */
+    float *after = run(m, &b);
+    assert_true(before[0] != after[0]);
+    free(before);
+    free(after);
+    by_model_free(m);
+}
+
+/* ---- BigBird --------------------------------------------------------------------------------- */
+
+/* What is drawn for a length is always the same, and may be given instead; a token beyond all blocks that the
+ * first token's block or its own sees does not change it in the first layer but through the first block. */
+static void test_random_blocks(void **state)
+{
+    (void)state;
+    enum { BLOCKS = LENGTH / 2 };
+    by_model *m = make("big_bird", "tiny", 160, BY_TASK_MLM); /* blocks of 2 */
+    by_model_set_dropout(m, 0);
+    const texts x = make_texts(0);
+    by_batch b = batch_of(&x);
+    float *once = run(m, &b), *again = run(m, &b);
+    assert_memory_equal(once, again, sizeof(float) * ROWS * LENGTH * WORDS);
+    static int32_t table[2 * 2 * (BLOCKS - 2) * 3]; /* all the first block: seen anyway, counts once */
+    by_batch_put(&b, "random_blocks", BY_I32, 4, (int64_t[]){2, 2, BLOCKS - 2, 3}, table);
+    float *none = run(m, &b);
+    assert_true(memcmp(once, none, sizeof(float) * ROWS * LENGTH * WORDS) != 0);
+    table[0] = BLOCKS;
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
+    assert_non_null(p);
+    assert_int_not_equal(by_pass_run(p, &b), BY_OK); /* there is no such block */
+    by_pass_free(p);
+    free(once);
+    free(again);
+    free(none);
+    by_model_free(m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_projections),
-        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_own_projections), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_wide_window),     cmocka_unit_test(test_global_by_task),
+        cmocka_unit_test(test_random_blocks),
     };
     return cmocka_run_group_tests_name("long", tests, set_up, tear_down);
 }

@@ -717,6 +717,8 @@ static void test_presets(void **state)
         {"llama", "stories15m", 6, 6, 288, 256, 15191712},
         {"llama", "tinyllama", 22, 32, 2048, 2048, 1100048384},
         {"gptj", "6b", 28, 16, 4096, 2048, 6050882784},
+        {"longformer", "base", 12, 12, 768, 4096, 148709721},
+        {"big_bird", "base", 12, 12, 768, 4096, 128059318},
     };
     by_model_spec blank = {.blank = true};
     for (int i = 0; i < BY_COUNT(published); i++) {

@@ -189,7 +189,9 @@ static void test_encoders(void **state)
                                         "train-bert",
                                         "linformer-mlm-headwise",
                                         "linformer-mlm-kv",
-                                        "linformer-mlm-layerwise"};
+                                        "linformer-mlm-layerwise",
+                                        "longformer-mlm",
+                                        "bigbird-mlm"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

@@ -30,7 +30,7 @@ static const cli_option options[] = {
      .group = "Recipe"},
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
-             "transformer, marian, t5, bart, llama, gptj, linformer",
+             "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help =
