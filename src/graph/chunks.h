@@ -76,6 +76,13 @@ GR_CHUNKS gr_meeting gr_chunks_meet(const gr_chunks *c, int query, int key, bool
     return masked || (c->causal && key > query) ? GR_MEETS_MASKED : GR_MEETS;
 }
 
+/* The log of a row's sum of e^(score - largest). The reference keeps the log-sum-exp as an f32. For a row that sees
+ * itself alone, perhaps in several rounds, that is -1e5 and what is left of the log after rounding to 1/128. */
+GR_CHUNKS double gr_chunks_log(double largest, double log_sum)
+{
+    return largest == (double)GR_CHUNKS_SELF ? (double)(float)(largest + log_sum) - largest : log_sum;
+}
+
 /* The number, in units of four, of the random numbers of weight (i, column) of chunk g; place i % 4. */
 GR_CHUNKS uint64_t gr_chunks_random(const gr_chunks *c, int64_t head, int g, int i, int column)
 {

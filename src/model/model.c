@@ -254,7 +254,7 @@ bool by_model_is_pair(const by_model *m)
 
 bool by_model_reads_last(const by_model *m)
 {
-    return m && m->arch->pretrained == BY_TASK_LM;
+    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->reads_first;
 }
 
 /* Returns a number of the configuration, or 0 if it has none. */

@@ -35,6 +35,7 @@ typedef enum arch_role {
     ARCH_ROLE_SEPARATOR, /* the token between two texts */
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
+    ARCH_ROLE_HASHES, /* rounds of hashing */
     ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
     ARCH_ROLE_TIED    /* the configuration ties the head to the table of embeddings */
@@ -164,6 +165,7 @@ typedef struct arch_family {
     bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
                          the one before: not supported */
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
+    bool reads_first; /* a language model whose classes read sequence labels off the first token, not the last */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
     const arch_derived *derived; /* NULL: none */
@@ -177,7 +179,7 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl;
+    arch_transfo_xl, arch_reformer;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);

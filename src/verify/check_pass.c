@@ -140,6 +140,22 @@ static by_status take_inputs(verify_case *c)
     return take_targets(c);
 }
 
+/* Takes the tensors of the reference that have the name of an input of the model: arrays that no rule above derives. */
+static by_status take_named(verify_case *c)
+{
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(c->model, i)); i++) {
+        const by_weight *e = by_weights_find(c->reference, in->name);
+        if (!e)
+            continue;
+        void *values = verify_values(e, in->type);
+        if (!values)
+            return BY_ERR_MEMORY;
+        by_batch_put(&c->extra, in->name, in->type, e->rank, e->dim, values);
+    }
+    return BY_OK;
+}
+
 static by_status run_pass(verify_case *c, by_pass **pass, by_stream **stream, bool gradients)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
@@ -284,6 +300,7 @@ by_status verify_passes(verify_case *c)
 {
     bool wanted;
     BY_TRY(take_inputs(c));
+    BY_TRY(take_named(c));
     BY_TRY(check_targets(c));
     BY_TRY(run_pass(c, &c->forward, &c->stream, false));
     BY_TRY(verify_whole(c, &wanted));

@@ -40,6 +40,16 @@ static bool is_in(const char *name, const char *group)
     return group[strlen(group) - 1] == '.' ? verify_has_prefix(name, group) : strcmp(name, group) == 0;
 }
 
+/* Whether an input of the model has this very name. */
+static bool is_named(const verify_case *c, const char *name)
+{
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(c->model, i)); i++)
+        if (strcmp(in->name, name) == 0)
+            return true;
+    return false;
+}
+
 /* Walks through the reference group by group. An entry that belongs to no group has failed. */
 static by_status compare_all(verify_case *c, bool training)
 {
@@ -52,7 +62,8 @@ static by_status compare_all(verify_case *c, bool training)
             int group = 0;
             while (group < 3 && !is_in(e->name, groups[group]))
                 group++;
-            bool input = training ? is_batch(c, e->name) : verify_has_prefix(e->name, "input.");
+            bool input = training ? is_batch(c, e->name)
+                                  : verify_has_prefix(e->name, "input.") || is_named(c, e->name);
             if (group != k || (group == 3 && input))
                 continue;
             if (group == 3)

@@ -205,7 +205,7 @@ static R FN(exponents)(R *restrict s, int64_t count, R *largest)
         sum += s[j];
     }
     *largest = top;
-    return sum;
+    return top == (R)GR_CHUNKS_SELF ? R_EXP((R)gr_chunks_log((double)top, (double)R_LOG(sum))) : sum;
 }
 
 /* Adds a round's part of row t: exponents p against `top`, with their sum. */
@@ -256,12 +256,14 @@ static void FN(forward_head)(const chunked *x, const gr_node *n, int64_t head, c
         FN(forward_chunk)(x, n, head, g, w);
     for (int64_t t = 0; t < x->c.rows; t++) {
         const int64_t at = (head / x->heads * x->c.rows + t) * width + head % x->heads * d;
+        const R log_sum = (R)gr_chunks_log((double)w->top[t], (double)R_LOG(w->sum[t]));
+        const R sum = w->top[t] == (R)GR_CHUNKS_SELF ? R_EXP(log_sum) : w->sum[t];
         for (int64_t k = 0; n->out[0] && k < d; k++)
-            ((T *)n->out[0]->data)[at + k] = ST(w->sums[0][t * d + k] / w->sum[t]);
+            ((T *)n->out[0]->data)[at + k] = ST(w->sums[0][t * d + k] / sum);
         if (n->out[1]) {
             R *lse = (R *)n->out[1]->data + 2 * (head * x->c.rows + t);
             lse[0] = w->top[t];
-            lse[1] = R_LOG(w->sum[t]);
+            lse[1] = log_sum;
         }
     }
 }
