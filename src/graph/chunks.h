@@ -29,15 +29,15 @@ static inline gr_chunks gr_chunks_of(const gr_node *n)
 {
     const by_chunked_spec *s = &((const gr_chunked_attr *)n->attr)->spec;
     const by_tensor *order = n->in[GR_CHUNKED_ORDER];
-    gr_chunks c = {.rows = (int)n->in[0]->dim[1],
-                   .chunk = s->chunk,
-                   .chunks = (int)(s->length / s->chunk),
-                   .total = 0,
-                   .before = s->before,
-                   .seen = s->before + 1 + s->after,
-                   .causal = s->causal,
-                   .avoid_self = s->avoid_self};
+    gr_chunks c;
+    c.rows = (int)n->in[0]->dim[1];
+    c.chunk = s->chunk;
+    c.chunks = (int)(s->length / s->chunk);
     c.total = c.chunks * (order ? (int)order->dim[2] : 1);
+    c.before = s->before;
+    c.seen = s->before + 1 + s->after;
+    c.causal = s->causal;
+    c.avoid_self = s->avoid_self;
     return c;
 }
 
