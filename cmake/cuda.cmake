@@ -73,7 +73,7 @@ foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME)
     set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
     set(targets ${gencode})
-    if(name MATCHES "^(attention|gemv_rows)")
+    if(name MATCHES "^(attention|chunked|gemv_rows)")
         set(targets ${lean})
     endif()
     add_custom_command(OUTPUT ${object}

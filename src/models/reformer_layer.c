@@ -210,8 +210,11 @@ void arch_reformer_step(by_graph *g, arch_reformer_layer *l, by_tensor **streams
     const bool sorts = c->lsh[l->index] && l->length > c->lsh_chunk;
     by_tensor *out[3] = {0};
     by_block_push(g, "layers.%d", l->index);
-    by_block_custom(g, &(by_custom_spec){.forward = forward, .backward = backward, .user = l}, streams, 2,
-                    out, sorts ? 3 : 2);
+    if (l->kept)
+        forward(g, l, streams, out);
+    else
+        by_block_custom(g, &(by_custom_spec){.forward = forward, .backward = backward, .user = l}, streams, 2,
+                        out, sorts ? 3 : 2);
     by_block_pop(g);
     streams[0] = out[0];
     streams[1] = out[1];

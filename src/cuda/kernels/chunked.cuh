@@ -32,7 +32,7 @@ struct chunked {
     float *sums[3]; /* (B, T, H*D) y, or dq, dk, dv, between rounds */
     void *out[3];
     void *weights;
-    int round;
+    int at_round;
     bool first, last;
     cuda_fault *fault;
     int node;
@@ -91,11 +91,11 @@ static inline dim3 chunked_grid(const chunked &a, int parts)
 template <class F> static inline by_status each_round(chunked a, F launch)
 {
     const int rounds = a.c.total / a.c.chunks;
-    for (a.round = 0; a.round < rounds; a.round++) {
-        a.first = a.round == 0;
-        a.last = a.round == rounds - 1;
-        a.before = a.stats[(a.round + 1) % 2];
-        a.after = a.last ? a.lse : a.stats[a.round % 2];
+    for (a.at_round = 0; a.at_round < rounds; a.at_round++) {
+        a.first = a.at_round == 0;
+        a.last = a.at_round == rounds - 1;
+        a.before = a.stats[(a.at_round + 1) % 2];
+        a.after = a.last ? a.lse : a.stats[a.at_round % 2];
         BY_TRY(launch(a));
     }
     return BY_OK;
@@ -129,7 +129,7 @@ static __device__ __forceinline__ chunk_tile tile_of(const chunked &a, int parts
     x.part = (int)blockIdx.x % parts;
     x.b = (int)blockIdx.z;
     x.h = (int)blockIdx.y;
-    x.g = a.round * a.c.chunks + at / a.tiles;
+    x.g = a.at_round * a.c.chunks + at / a.tiles;
     x.t0 = at % a.tiles * SLOTS;
     x.head = (int64_t)x.b * a.heads + x.h;
     x.base = (int64_t)x.b * a.c.rows * a.heads * a.dim + x.h * a.dim;

@@ -49,8 +49,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (t >= rows)
         return;
     const int64_t step = (int64_t)a.rounds * columns;
-    for (int round = 0; round < a.rounds; round++) {
-        const float *turn = rotations + h * dim * step + round * columns;
+    for (int nth = 0; nth < a.rounds; nth++) {
+        const float *turn = rotations + h * dim * step + nth * columns;
         int bucket = 0, unit = 1;
         for (int f = 0; f < a.count; f++) {
             bucket += unit * nearest(tile + threadIdx.x, turn, dim, step, a.factor[f] / 2);
@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(THREADS)
             turn += a.factor[f] / 2;
         }
         const bool masked = mask && !mask[(int64_t)b * rows + t];
-        y[((int64_t)blockIdx.y * a.rounds + round) * rows + t] = masked ? unit : bucket;
+        y[((int64_t)blockIdx.y * a.rounds + nth) * rows + t] = masked ? unit : bucket;
     }
 }
 
