@@ -254,7 +254,7 @@ bool by_model_is_pair(const by_model *m)
 
 bool by_model_reads_last(const by_model *m)
 {
-    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->reads_first;
+    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->reads_first && !m->arch->pads_left;
 }
 
 /* Returns a number of the configuration, or 0 if it has none. */
@@ -302,8 +302,10 @@ int by_model_width(const by_model *m)
 
 int by_model_segments(const by_model *m)
 {
-    int segments = fact(m, ARCH_ROLE_SEGMENTS);
-    return segments ? segments : fact(m, ARCH_ROLE_LANGUAGES);
+    const int segments = fact(m, ARCH_ROLE_SEGMENTS);
+    return segments                     ? segments
+           : m && m->arch->segments > 0 ? m->arch->segments
+                                        : fact(m, ARCH_ROLE_LANGUAGES);
 }
 
 int by_model_languages(const by_model *m)

@@ -82,8 +82,8 @@ static int64_t elements(const by_array *a)
 
 static int64_t token_rows(const by_batch *b)
 {
-    const by_array *pick = by_batch_find(b, "pick");
-    return pick ? pick->shape[0] : (int64_t)b->batch * b->seq;
+    const by_array *pick = by_batch_find(b, "pick"), *map = by_batch_find(b, "target_mapping");
+    return pick ? pick->shape[0] : map ? map->shape[0] * map->shape[1] : (int64_t)b->batch * b->seq;
 }
 
 int64_t by_batch_targets(const by_model *m, const by_batch *b)
@@ -151,7 +151,7 @@ static void declare_arrays(by_pass *p, by_graph *g)
 {
     const by_batch *b = &p->like;
     const bool flat = by_batch_find(b, "pick") || !has_token_targets(by_model_task(p->model));
-    const int64_t all[2] = {b->batch, b->seq};
+    const int64_t all[2] = {b->batch, token_rows(b) / b->batch};
     for (int i = 0; i < b->count; i++) {
         const by_array *a = &b->arrays[i];
         const bool targets = strcmp(a->name, "targets") == 0 && !flat;

@@ -1,5 +1,6 @@
 /* heads.c - what models put on top of their bodies, and the loss of each task. */
 #include "base/base.h"
+#include "base/json.h"
 #include "graph/graph.h"
 #include "models/models.h"
 
@@ -73,6 +74,32 @@ by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std)
 {
     return nn_linear(g, name, nn_first(g, h),
                      &(nn_linear_spec){.out = by_dim(h, -1), .act = BY_TANH, .std = std});
+}
+
+by_tensor *arch_summarize(by_graph *g, arch_summary how, by_tensor *x)
+{
+    if (how == ARCH_SUMMARY_FIRST)
+        return nn_first(g, x);
+    if (how == ARCH_SUMMARY_MEAN)
+        return by_mean(g, x, 1);
+    by_tensor *last = by_slice(g, x, 1, by_dim(x, 1) - 1, 1);
+    return by_reshape(g, last, 2, (int64_t[]){by_dim(x, 0), by_dim(x, -1)});
+}
+
+by_status arch_summary_read(const cJSON *json, const char *type, const char *act, arch_summary *how,
+                            by_act *after)
+{
+    BY_TRY(base_json_string(json, "summary_type", type, &type));
+    BY_TRY(base_json_string(json, "summary_activation", act, &act));
+    *how = strcmp(type, "first") == 0  ? ARCH_SUMMARY_FIRST
+           : strcmp(type, "mean") == 0 ? ARCH_SUMMARY_MEAN
+                                       : ARCH_SUMMARY_LAST;
+    if (*how == ARCH_SUMMARY_LAST && strcmp(type, "last") != 0 && strcmp(type, "cls_index") != 0)
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
+    *after = BY_ACT_NONE;
+    if (act && *act && !arch_act_parse(act, after))
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
+    return BY_OK;
 }
 
 /* ---- heads by table -------------------------------------------------------------------------- */

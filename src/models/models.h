@@ -166,6 +166,8 @@ typedef struct arch_family {
                          the one before: not supported */
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool reads_first; /* a language model whose classes read sequence labels off the first token, not the last */
+    bool pads_left;       /* padding stands before a text, and the special token of the whole text after it */
+    int segments;         /* that a text may have, where no key says it; 0: as the keys say */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
     const arch_derived *derived; /* NULL: none */
@@ -179,7 +181,7 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl, arch_reformer;
+    arch_transfo_xl, arch_reformer, arch_xlnet;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -264,6 +266,13 @@ ARCH_PUT(answer); /* every position -> start and end */
 
 /* tanh of a projection of the first position: (B, T, C) -> (B, C). */
 by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std);
+
+/* How the labels of a sequence are read off it (summary_type): (B, T, C) -> (B, C), masked or not. */
+typedef enum arch_summary { ARCH_SUMMARY_FIRST, ARCH_SUMMARY_LAST, ARCH_SUMMARY_MEAN } arch_summary;
+by_tensor *arch_summarize(by_graph *g, arch_summary how, by_tensor *x);
+/* summary_type and summary_activation, with the reference's defaults. */
+by_status arch_summary_read(const cJSON *json, const char *type, const char *act, arch_summary *how,
+                            by_act *after);
 
 /* The loss of io's task (banyan/model.h, by_model_loss). */
 by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);

@@ -8,7 +8,7 @@ static const arch_family *const architectures[] = {
     &arch_camembert,  &arch_distilbert, &arch_albert,     &arch_xlm,      &arch_transformer,
     &arch_marian,     &arch_t5,         &arch_mt5,        &arch_umt5,     &arch_bart,
     &arch_mbart,      &arch_pegasus,    &arch_llama,      &arch_gptj,     &arch_linformer,
-    &arch_longformer, &arch_big_bird,   &arch_transfo_xl, &arch_reformer,
+    &arch_longformer, &arch_big_bird,   &arch_transfo_xl, &arch_reformer, &arch_xlnet,
 };
 
 int arch_count(void)

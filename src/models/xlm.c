@@ -14,7 +14,7 @@ typedef struct xlm_config {
     bool causal, sines, gelu, use_languages;
     arch_head head;
     /* how the labels of a sequence are read off it */
-    enum { SUMMARY_FIRST, SUMMARY_LAST, SUMMARY_MEAN } summary;
+    arch_summary summary;
     by_act summary_act;
     float last_drop;
 } xlm_config;
@@ -148,21 +148,10 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
     return x;
 }
 
-/* (B, T, C) -> (B, C), masked or not. */
-static by_tensor *summarize(by_graph *g, const xlm_config *c, by_tensor *x)
-{
-    if (c->summary == SUMMARY_FIRST)
-        return nn_first(g, x);
-    if (c->summary == SUMMARY_MEAN)
-        return by_mean(g, x, 1);
-    by_tensor *last = by_slice(g, x, 1, by_dim(x, 1) - 1, 1);
-    return by_reshape(g, last, 2, (int64_t[]){by_dim(x, 0), by_dim(x, -1)});
-}
-
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const xlm_config *c = top->config;
-    by_tensor *h = by_dropout(g, summarize(g, c, by_io_output(io, "features")), c->label_drop);
+    by_tensor *h = by_dropout(g, arch_summarize(g, c->summary, by_io_output(io, "features")), c->label_drop);
     h = nn_linear(g, row->name, h,
                   &(nn_linear_spec){.out = io->labels, .act = c->summary_act, .std = c->std});
     by_io_return(io, "logits", by_dropout(g, h, c->last_drop));
@@ -206,18 +195,7 @@ static by_status check(const void *config)
 static by_status read(const cJSON *json, void *config)
 {
     xlm_config *c = config;
-    const char *type, *act;
-    BY_TRY(base_json_string(json, "summary_type", "first", &type));
-    BY_TRY(base_json_string(json, "summary_activation", NULL, &act));
-    c->summary = strcmp(type, "first") == 0  ? SUMMARY_FIRST
-                 : strcmp(type, "mean") == 0 ? SUMMARY_MEAN
-                                             : SUMMARY_LAST;
-    if (c->summary == SUMMARY_LAST && strcmp(type, "last") != 0 && strcmp(type, "cls_index") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
-    c->summary_act = BY_ACT_NONE;
-    if (act && *act && !arch_act_parse(act, &c->summary_act))
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
-    return BY_OK;
+    return arch_summary_read(json, "first", NULL, &c->summary, &c->summary_act);
 }
 
 static bool is_causal(const void *config)

@@ -152,13 +152,16 @@ by_tensor *nn_stream_state(by_graph *g, by_stream *s, const char *name, by_dtype
     return by_state(g, is->name, type, rank, shape, is->memory);
 }
 
-/* The last `length` rows of old (B, M, ...) and then x (B, T, ...). */
-static by_tensor *last_rows(by_graph *g, by_tensor *both, int64_t length)
+/* The last `length` rows of a memory and the first `first` rows of the segment after it, of both (B, M + T, ...). */
+static by_tensor *last_rows(by_graph *g, by_tensor *both, int64_t length, int64_t first)
 {
-    return by_slice(g, both, 1, by_dim(both, 1) - length, length);
+    const int64_t segment = by_dim(both, 1) - length;
+    const int64_t enter = first > 0 && first < segment ? first : segment;
+    return by_slice(g, both, 1, enter, length);
 }
 
-by_tensor *nn_memory_held(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length)
+by_tensor *nn_memory_held_first(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length,
+                                int64_t first)
 {
     if (!s || length <= 0)
         return mask;
@@ -166,17 +169,28 @@ by_tensor *nn_memory_held(by_graph *g, by_stream *s, by_tensor *tokens, by_tenso
     by_tensor *old = nn_stream_state(g, s, "memory.held", BY_I32, 2, held);
     by_tensor *now = mask ? mask : by_fill(g, BY_I32, 2, new, 1);
     by_tensor *both = by_concat(g, (by_tensor *[]){old, now}, 2, 1); /* (B, M + T) */
-    by_store(g, last_rows(g, both, length), old);
+    by_store(g, last_rows(g, both, length, first), old);
     return both;
 }
 
-by_tensor *nn_memory_rows(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length)
+by_tensor *nn_memory_rows_first(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length,
+                                int64_t first)
 {
     if (!s || length <= 0)
         return x;
     const int64_t shape[3] = {by_dim(x, 0), length, by_dim(x, 2)};
     by_tensor *old = nn_stream_state(g, s, name, by_type(x), 3, shape);
     by_tensor *both = by_concat(g, (by_tensor *[]){old, x}, 2, 1); /* (B, M + T, C) */
-    by_store(g, last_rows(g, both, length), old);
+    by_store(g, last_rows(g, both, length, first), old);
     return both;
+}
+
+by_tensor *nn_memory_held(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length)
+{
+    return nn_memory_held_first(g, s, tokens, mask, length, 0);
+}
+
+by_tensor *nn_memory_rows(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length)
+{
+    return nn_memory_rows_first(g, s, name, x, length, 0);
 }

@@ -21,5 +21,10 @@ by_tensor *nn_stream_state(by_graph *g, by_stream *s, const char *name, by_dtype
  * Without a stream, and for M = 0, there is no memory: held is the mask itself, which may be NULL, and rows are x. */
 by_tensor *nn_memory_held(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length);
 by_tensor *nn_memory_rows(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length);
+/* The same where only the first `first` rows of a segment enter the memory; 0: all of them. */
+by_tensor *nn_memory_held_first(by_graph *g, by_stream *s, by_tensor *tokens, by_tensor *mask, int64_t length,
+                                int64_t first);
+by_tensor *nn_memory_rows_first(by_graph *g, by_stream *s, const char *name, by_tensor *x, int64_t length,
+                                int64_t first);
 
 #endif

@@ -48,7 +48,9 @@ static by_status take_targets(verify_case *c)
         return take_many_labels(c);
     if (task == BY_TASK_CLASSIFY || task == BY_TASK_NEXT || task == BY_TASK_CHOICE)
         return verify_ids(c, "input.", "labels", c->batch / BY_MAX(c->choices, 1), 0, &c->targets);
-    BY_TRY(verify_ids(c, "input.", "labels", c->batch, c->seq, &c->targets));
+    const by_weight *map = verify_find(c, "input.", "target_mapping");
+    BY_TRY(verify_ids(c, "input.", "labels", c->batch, map && map->rank == 3 ? map->dim[1] : c->seq,
+                      &c->targets));
     if (c->targets)
         verify_shift(c, c->targets);
     if (task == BY_TASK_PRETRAIN) {
@@ -115,11 +117,21 @@ static by_status check_positions(const verify_case *c)
     return BY_OK;
 }
 
+/* Arrays that the model reads under the names of the reference. */
+static void put_extra(const verify_case *c, by_batch *b)
+{
+    for (int i = 0; i < c->extra.count; i++) {
+        const by_array *a = &c->extra.arrays[i];
+        by_batch_put(b, a->name, a->type, a->rank, a->shape, a->data);
+    }
+}
+
 static by_status take_inputs(verify_case *c)
 {
     static const char *const known[] = {
-        "input_ids",           "attention_mask",       "position_ids",    "token_type_ids", "langs", "labels",
-        "next_sentence_label", "sentence_order_label", "start_positions", "end_positions",  NULL};
+        "input_ids",       "attention_mask", "position_ids",        "token_type_ids",
+        "langs",           "labels",         "next_sentence_label", "sentence_order_label",
+        "start_positions", "end_positions",  "mem_stack",           NULL};
     BY_TRY(verify_shape(c, "input."));
     if (by_model_is_pair(c->model) &&
         (by_model_task(c->model) == BY_TASK_SEQ2SEQ || by_model_task(c->model) == BY_TASK_FEATURES))
@@ -166,10 +178,7 @@ static by_status run_pass(verify_case *c, by_pass **pass, by_stream **stream, bo
     by_batch_put_tokens(&b, "segments", c->segments);
     by_batch_put_tokens(&b, "positions", c->positions);
     by_batch_put_tokens(&b, "mask", c->mask);
-    for (int i = 0; i < c->extra.count; i++) {
-        const by_array *a = &c->extra.arrays[i];
-        by_batch_put(&b, a->name, a->type, a->rank, a->shape, a->data);
-    }
+    put_extra(c, &b);
     const int64_t n = by_batch_targets(c->model, &b);
     by_batch_put(&b, "targets", c->numbers ? BY_F32 : BY_I32, 1, &n,
                  c->numbers ? (const void *)c->numbers : c->targets);
@@ -220,6 +229,7 @@ static by_tensor *output_named(const verify_case *c, const char *name)
         {"encoder_attentions.", "source_attention"},
         {"cross_attentions.", "cross_attention"},
         {"global_attentions.", "global_attention"},
+        {"mems.", "mems"},
     };
     for (int i = 0; i < BY_COUNT(lists); i++) {
         int k = index_after(name, lists[i].stem, by_io_output_count(io, lists[i].output));
@@ -241,7 +251,7 @@ static by_tensor *output_named(const verify_case *c, const char *name)
 by_status verify_output(verify_case *c, const by_weight *e)
 {
     const char *name = e->name + strlen("output.");
-    if (verify_is_memory(c, name))
+    if (verify_is_memory(c, name) && !by_io_output(by_pass_io(c->forward), "mems"))
         return verify_memory(c, e);
     if (strcmp(name, "token_losses") == 0)
         return verify_token_losses(c, e);
@@ -284,6 +294,7 @@ static by_status check_targets(const verify_case *c)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
     b.choices = c->choices;
+    put_extra(c, &b);
     const int64_t n = by_batch_targets(c->model, &b);
     bool any = !c->targets;
     for (int64_t i = 0; i < n && !any; i++)

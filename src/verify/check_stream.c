@@ -1,5 +1,6 @@
 /* check_stream.c - cases of models with a memory: memories before and after the segment, and losses by token. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "model/model.h"
 #include "verify/check.h"
@@ -19,8 +20,34 @@ static by_status hold_all(const by_stream *s)
     return BY_OK;
 }
 
+/* XLNet's memories come in one array (layers, M, B, C); a part is (B, M, C). */
+static by_status take_layer(const by_stream_part *p, const by_weight *stack)
+{
+    const long layer = strncmp(p->name, "mems.", 5) == 0 ? strtol(p->name + 5, NULL, 10) : -1;
+    const int64_t b = p->shape[0], m = p->shape[1], w = p->shape[2];
+    if (layer < 0)
+        return BY_OK;
+    if (stack->rank != 4 || layer >= stack->dim[0] || stack->dim[1] != m || stack->dim[2] != b ||
+        stack->dim[3] != w)
+        return base_fail(BY_ERR_FORMAT, "%s does not have the shape of the model's memory", stack->name);
+    float *all = verify_values(stack, BY_F32);
+    const size_t row = (size_t)w * by_dtype_size(p->type);
+    char *one = base_alloc_zero(1, row);
+    by_status s = all && one ? BY_OK : BY_ERR_MEMORY;
+    for (int64_t i = 0; i < b * m && s == BY_OK; i++) { /* row (i / m, i % m) of the memory */
+        base_convert(one, p->type, all + ((layer * m + i % m) * b + i / m) * w, BY_F32, (size_t)w);
+        s = by_memory_write(p->memory, (size_t)i * row, one, row);
+    }
+    base_free(all);
+    base_free(one);
+    return s;
+}
+
 static by_status fill(const verify_case *c, const by_stream_part *p)
 {
+    const by_weight *stack = verify_find(c, "input.", "mem_stack");
+    if (stack)
+        return take_layer(p, stack);
     const by_weight *e = verify_find(c, "input.", p->name);
     const size_t n = by_memory_bytes(p->memory) / by_dtype_size(p->type);
     if (!e)
@@ -35,7 +62,7 @@ static by_status fill(const verify_case *c, const by_stream_part *p)
 
 by_status verify_fill_stream(const verify_case *c, const by_stream *s)
 {
-    if (verify_find(c, "input.", "mems.0"))
+    if (verify_find(c, "input.", "mems.0") || verify_find(c, "input.", "mem_stack"))
         BY_TRY(hold_all(s));
     for (int i = 0; i < by_stream_count(s); i++)
         BY_TRY(fill(c, by_stream_at(s, i)));
