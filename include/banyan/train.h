@@ -122,13 +122,15 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 
 /* What a model is asked to do (docs/OBJECTIVES.md). What is 0 or NULL is as usual. */
 typedef struct by_objective_choice {
-    const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim"; NULL:
-                         the family's own */
-    double mask_share; /* of tokens to mask; 0: 0.15, for "infill" 0.3; for "fim", of documents: 0.5 */
+    const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim",
+                         "plm"; NULL: the family's own */
+    double mask_share; /* of tokens to mask; 0: 0.15, for "infill" 0.3; for "plm" 1/6; for "fim", of documents: 0.5 */
     double mask_span;  /* mean length of the spans that "spans" and "infill" cut out; 0: 3 */
     bool suffix_first; /* "fim": suffix, prefix, middle */
     int mask_copies;   /* 1: the same masks in every epoch; n: n versions in turn; -1: new ones every epoch */
-    int mask_words;    /* adjacent words to mask at most; 0: 1, for "sop" 3 */
+    int mask_words;    /* adjacent words to mask at most; 0: 1, for "sop" 3, for "plm" 5 (pieces) */
+    int block;         /* "plm": tokens whose order is random among themselves; 0: half a row */
+    bool one_way;      /* "plm": no row reads the text from its end */
     bool whole_words;  /* all pieces of a word or none */
     bool parallel;     /* line i of every language is a translation: "tlm" */
     const char *const *languages; /* one for each item of data (and of eval_data), or NULL */

@@ -2,7 +2,8 @@
  *
  *     [MASK:was]   the mask token stands there
  *     [now:was]    another token stands there
- *     [=was]       it stands there still, and is to be predicted all the same */
+ *     [=was]       it stands there still, and is to be predicted all the same
+ *     [3:was]      plm: it is predicted as the third of the row */
 #include "train/preview.h"
 
 #include <unistd.h>
@@ -76,6 +77,23 @@ static how how_hidden(const train_preview_row *e, int32_t now, int32_t was)
     return now == by_tokenizer_special(e->tokenizer, BY_SPECIAL_MASK) ? MASKED : REPLACED;
 }
 
+/* The place of target k in the order of prediction, counted from 1. */
+static int rank_of(const data_samples *r, int k)
+{
+    int rank = 1;
+    for (int i = 0; i < r->picks; i++)
+        rank += r->order[r->pick[i]] < r->order[r->pick[k]];
+    return rank;
+}
+
+static by_status put_permuted(base_buf *out, const printer *p, const train_preview_row *e, int k)
+{
+    base_buf_printf(out, " %s[%d:", p->colour ? colours[MASKED] : "", rank_of(e->rows, k));
+    BY_TRY(put_token(out, e, e->rows->targets[k]));
+    base_buf_printf(out, "]%s", p->colour ? "\033[0m" : "");
+    return BY_OK;
+}
+
 static by_status put_hidden(base_buf *out, const printer *p, const train_preview_row *e, int32_t now,
                             int32_t was)
 {
@@ -110,7 +128,7 @@ static by_status put_marked(base_buf *out, const printer *p, const train_preview
         if (r->targets[k] < 0 || at < from || at >= to)
             continue;
         BY_TRY(put_text(out, e, r->tokens, from, at));
-        BY_TRY(put_hidden(out, p, e, r->tokens[at], r->targets[k]));
+        BY_TRY(r->order ? put_permuted(out, p, e, k) : put_hidden(out, p, e, r->tokens[at], r->targets[k]));
         from = at + 1;
     }
     return put_text(out, e, r->tokens, from, to);
@@ -174,7 +192,9 @@ static by_status print_example(const printer *p, const train_preview_row *e)
     if (e->used < r->seq)
         printf(", %d of padding", r->seq - e->used);
     if (r->picks)
-        printf(", %d masked", hidden_count(e));
+        printf(", %d %s", hidden_count(e), r->order ? "predicted" : "masked");
+    if (r->reversed && r->reversed[0])
+        printf(", read from the end");
     if (r->second)
         printf(", label %d: %s", (int)r->second[0], data_objective_label(e->kind, r->second[0]));
     printf("\n");
@@ -215,7 +235,8 @@ static by_status add_hidden(cJSON *list, const train_preview_row *e)
         cJSON_AddNumberToObject(item, "was", r->targets[k]);
         base_json_add_bytes(item, "text", text.data ? text.data : "", text.size);
         cJSON_AddNumberToObject(item, "now", now);
-        cJSON_AddStringToObject(item, "how", how_names[how_hidden(e, now, r->targets[k])]);
+        cJSON_AddStringToObject(item, "how",
+                                r->order ? "predicted" : how_names[how_hidden(e, now, r->targets[k])]);
         cJSON_AddItemToArray(list, item);
         base_buf_free(&text);
     }
@@ -262,10 +283,14 @@ static by_status print_json(const printer *p, const train_preview_row *e)
     base_json_add_bytes(j, "text", text.data ? text.data : "", text.size);
     cJSON_AddItemToObject(j, "ids", numbers(r->tokens, e->used));
     if (r->segments)
-        cJSON_AddItemToObject(j, data_objective_label(e->kind, 0) ? "segments" : "languages",
+        cJSON_AddItemToObject(j, data_objective_label(e->kind, 0) || r->order ? "segments" : "languages",
                               numbers(r->segments, e->used));
     if (r->positions)
         cJSON_AddItemToObject(j, "positions", numbers(r->positions, e->used));
+    if (r->order) {
+        cJSON_AddItemToObject(j, "order", numbers(r->order, e->used));
+        cJSON_AddBoolToObject(j, "reversed", r->reversed[0]);
+    }
     if (!r->picks)
         cJSON_AddItemToObject(j, "targets", numbers(r->targets, e->used));
     else if (s == BY_OK)

@@ -12,6 +12,8 @@ data_masking data_masking_usual(data_objective_kind k)
         m.share = 0.3;
     if (k == DATA_OBJECTIVE_FIM)
         m.share = 0.5;
+    if (k == DATA_OBJECTIVE_PLM)
+        m = (data_masking){.share = 1.0 / 6, .longest = 5};
     if (k == DATA_OBJECTIVE_NSP || k == DATA_OBJECTIVE_SOP)
         m.copies = 1;
     if (k == DATA_OBJECTIVE_SOP)
@@ -73,8 +75,7 @@ static int find_words(const data_masker *m, const int32_t *tokens, int used, int
     return n;
 }
 
-/* Draws the number of words to mask at once: n with a probability proportional to 1/n. */
-static int pick_length(int longest, base_rng *random)
+int data_mask_length(int longest, base_rng *random)
 {
     if (longest <= 1)
         return 1;
@@ -129,7 +130,7 @@ int data_mask_row(const data_masker *m, base_rng *random, int32_t *tokens, int u
     uint64_t order = base_rng_u64(random);
     for (int i = 0; i < count && room > 0; i++) {
         int w = (int)base_permute((uint64_t)i, (uint64_t)count, order);
-        room -= choose(words, ends, count, w, pick_length(m->how.longest, random), room, chosen);
+        room -= choose(words, ends, count, w, data_mask_length(m->how.longest, random), room, chosen);
     }
     for (int t = 0; t < used; t++) {
         if (!chosen[t])

@@ -36,6 +36,8 @@ void data_masker_close(data_masker *m); /* call also after a failure; the zero s
  * Returns the number of masked tokens. scratch has 3 * used elements. */
 int data_mask_row(const data_masker *m, base_rng *random, int32_t *tokens, int used, int most, int32_t *pick,
                   int32_t *was, int32_t *scratch);
+/* Draws the number of words to mask at once: n with a probability proportional to 1/n. */
+int data_mask_length(int longest, base_rng *random);
 /* Maximum number of masked tokens in a row of this length. */
 int data_mask_picks(const data_masking *m, int seq);
 

@@ -42,6 +42,7 @@ static const struct {
         {"spans", BY_TASK_SEQ2SEQ, false, PAD | EOS, {NULL}, data_spans_plan, data_spans_row},
     [DATA_OBJECTIVE_INFILL] =
         {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, data_infill_plan, data_infill_row},
+    [DATA_OBJECTIVE_PLM] = {"plm", BY_TASK_LM, false, FIRST | SEP, {NULL}, data_plm_plan, NULL},
     [DATA_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, data_pack_plan, data_fim_row},
 };
 
@@ -227,6 +228,7 @@ void data_objective_free(data_objective *o)
     data_masker_close(&o->masker);
     base_free(o->rows);
     base_free(o->sentinels);
+    base_free(o->at);
     base_free(o->buckets.pairs);
     base_free(o);
 }
@@ -256,7 +258,8 @@ by_status data_samples_make(data_samples *r, const data_objective *o, int count,
 {
     const data_objective_kind kind = o->spec.kind;
     const bool lm = kind == DATA_OBJECTIVE_LM, shaped = kind == DATA_OBJECTIVE_TRANSLATE;
-    const bool pairs = kinds[kind].labels[0] != NULL, two = kind == DATA_OBJECTIVE_TLM;
+    const bool pairs = kinds[kind].labels[0] != NULL, two = kind == DATA_OBJECTIVE_TLM,
+               plm = kind == DATA_OBJECTIVE_PLM;
     *r = (data_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
     for (int i = 0; i < o->buckets.count; i++)
         r->room = BY_MAX(r->room, (size_t)o->buckets.list[i].rows * (size_t)o->buckets.list[i].seq);
@@ -275,8 +278,10 @@ by_status data_samples_make(data_samples *r, const data_objective *o, int count,
     } parts[] = {
         {&r->tokens, cells},
         {&r->targets, o->picks ? (size_t)count * (size_t)o->picks : cells},
-        {&r->mask, lm || shaped || denoises ? 0 : cells},
-        {&r->segments, pairs || o->spec.language_ids ? cells : 0},
+        {&r->mask, lm || shaped || denoises || plm ? 0 : cells},
+        {&r->segments, pairs || plm || o->spec.language_ids ? cells : 0},
+        {&r->order, plm ? cells : 0},
+        {&r->reversed, plm ? (size_t)count : 0},
         {&r->positions, two ? cells : 0},
         {&r->pick, (size_t)count * (size_t)o->picks},
         {&r->second, pairs ? (size_t)count : 0},
@@ -298,8 +303,8 @@ by_status data_samples_make(data_samples *r, const data_objective *o, int count,
 
 void data_samples_free(data_samples *r)
 {
-    int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions, r->mask,
-                        r->pick,   r->second,  r->scratch,  r->source,    r->source_mask};
+    int32_t *parts[] = {r->tokens, r->targets, r->segments, r->positions,   r->mask,  r->pick,
+                        r->second, r->scratch, r->source,   r->source_mask, r->order, r->reversed};
     for (int i = 0; i < BY_COUNT(parts); i++)
         base_free(parts[i]);
     base_free(r->shapes);
@@ -339,6 +344,8 @@ by_batch data_samples_batch(const data_samples *r, int number)
     by_batch_put_tokens(&b, "segments", from(r->segments, cell));
     by_batch_put_tokens(&b, "positions", from(r->positions, cell));
     by_batch_put_tokens(&b, "mask", from(r->mask, cell));
+    by_batch_put_tokens(&b, "order", from(r->order, cell));
+    by_batch_put_ids(&b, "reversed", r->batch, from(r->reversed, row));
     by_batch_put_ids(&b, "pick", picks, from(r->pick, pick));
     by_batch_put_ids(&b, "targets", picks ? picks : cells, from(r->targets, picks ? pick : cell));
     by_batch_put_ids(&b, "second_targets", r->batch, from(r->second, row));
@@ -487,6 +494,14 @@ static by_status get_batches(const data_objective *o, int64_t step, data_samples
     return BY_OK;
 }
 
+static by_status get_permuted(const data_objective *o, int64_t step, data_samples *rows)
+{
+    const int64_t steps = data_plm_steps(o);
+    const uint64_t epoch = (uint64_t)(step / steps);
+    return data_plm_rows(o, step % steps, data_number_at(o->spec.seed, ORDER_STREAM + epoch),
+                         data_number_at(o->spec.seed, COPY_STREAM + epoch), rows);
+}
+
 by_status data_objective_get(const data_objective *o, int64_t step, data_samples *rows)
 {
     BY_TRY(check_step(o, step, rows));
@@ -494,6 +509,8 @@ by_status data_objective_get(const data_objective *o, int64_t step, data_samples
         return data_lm_batches_get(&o->lm, step, rows->tokens, rows->targets);
     if (o->spec.kind == DATA_OBJECTIVE_TRANSLATE)
         return get_batches(o, step, rows);
+    if (o->spec.kind == DATA_OBJECTIVE_PLM)
+        return get_permuted(o, step, rows);
     const int copies = o->spec.masking.copies;
     for (int r = 0; r < rows->count; r++) {
         int64_t number = step * rows->count + r, epoch = number / o->count;
@@ -513,16 +530,21 @@ void data_objective_prefetch(const data_objective *o, int64_t step)
 
 bool data_objective_follows(const data_objective *o)
 {
-    return o->spec.kind == DATA_OBJECTIVE_LM && o->lm.columns;
+    return o->spec.kind == DATA_OBJECTIVE_PLM ? o->spec.follows
+                                              : o->spec.kind == DATA_OBJECTIVE_LM && o->lm.columns;
 }
 
 bool data_objective_restarts(const data_objective *o, int64_t step)
 {
+    if (o->spec.kind == DATA_OBJECTIVE_PLM)
+        return step % data_plm_steps(o) == 0;
     return !data_objective_follows(o) || data_lm_batches_restart(&o->lm, step);
 }
 
 int64_t data_objective_rows(const data_objective *o)
 {
+    if (o->spec.kind == DATA_OBJECTIVE_PLM)
+        return data_plm_steps(o) * o->spec.step_rows;
     return o->spec.kind == DATA_OBJECTIVE_LM ? BY_MAX((o->lm.end - o->lm.begin) / o->lm.seq, 1) : o->count;
 }
 
@@ -532,7 +554,7 @@ double data_objective_batches(const data_objective *o, int rows)
         return (double)o->buckets.batches;
     if (o->spec.kind == DATA_OBJECTIVE_LM)
         return (double)(o->lm.end - o->lm.begin) / o->lm.seq / rows;
-    return (double)o->count / rows;
+    return (double)data_objective_rows(o) / rows;
 }
 
 void data_objective_dropped(const data_objective *o, int64_t *empty, int64_t *longer)
@@ -543,7 +565,7 @@ void data_objective_dropped(const data_objective *o, int64_t *empty, int64_t *lo
 
 int64_t data_objective_held_rows(const data_objective *o)
 {
-    return o->spec.kind == DATA_OBJECTIVE_LM ? data_lm_eval_windows(&o->lm) : o->count;
+    return o->spec.kind == DATA_OBJECTIVE_LM ? data_lm_eval_windows(&o->lm) : data_objective_rows(o);
 }
 
 by_status data_objective_held(const data_objective *o, int64_t first, data_samples *rows)
@@ -551,6 +573,8 @@ by_status data_objective_held(const data_objective *o, int64_t first, data_sampl
     if (o->spec.kind == DATA_OBJECTIVE_LM)
         return data_lm_eval_get(&o->lm, first, rows->count, rows->tokens, rows->targets);
     uint64_t seed = data_number_at(o->spec.seed, HELD_STREAM);
+    if (o->spec.kind == DATA_OBJECTIVE_PLM)
+        return data_plm_rows(o, first / rows->count, 0, seed, rows);
     for (int r = 0; r < rows->count; r++)
         BY_TRY(make_row(o, first + r < o->count ? first + r : -1, seed, rows, r));
     return BY_OK;
@@ -558,7 +582,7 @@ by_status data_objective_held(const data_objective *o, int64_t first, data_sampl
 
 int64_t data_objective_held_batches(const data_objective *o, const data_samples *rows)
 {
-    if (data_objective_follows(o))
+    if (data_objective_follows(o) && o->spec.kind == DATA_OBJECTIVE_LM)
         return data_lm_eval_segments(&o->lm, rows->count);
     return o->spec.kind == DATA_OBJECTIVE_TRANSLATE
                ? o->buckets.batches
@@ -567,7 +591,7 @@ int64_t data_objective_held_batches(const data_objective *o, const data_samples 
 
 by_status data_objective_held_batch(const data_objective *o, int64_t number, data_samples *rows)
 {
-    if (data_objective_follows(o))
+    if (data_objective_follows(o) && o->spec.kind == DATA_OBJECTIVE_LM)
         return data_lm_eval_columns(&o->lm, number, rows->count, rows->tokens, rows->targets);
     return o->spec.kind == DATA_OBJECTIVE_TRANSLATE ? data_buckets_batch(o, number, 0, true, rows, 0)
                                                     : data_objective_held(o, number * rows->count, rows);

@@ -20,6 +20,7 @@ typedef enum data_objective_kind {
     DATA_OBJECTIVE_SPANS,     /* encoder-decoder: the removed spans, between sentinels */
     DATA_OBJECTIVE_INFILL,    /* encoder-decoder: the original text from a corrupted one */
     DATA_OBJECTIVE_FIM,       /* next token of documents whose middle is moved to the end */
+    DATA_OBJECTIVE_PLM,       /* some tokens of a text in a random order */
     DATA_OBJECTIVE_COUNT
 } data_objective_kind;
 
@@ -46,6 +47,10 @@ typedef struct data_objective_spec {
     int first_position; /* first position of a text; only rows with two texts set positions */
     bool suffix_first;  /* DATA_OBJECTIVE_FIM: the prefix directly precedes the middle */
     int start;          /* encoder-decoders: token that starts the target */
+    int batch;          /* DATA_OBJECTIVE_PLM: rows of a micro-batch; 0: step_rows */
+    int block;          /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: half a row */
+    bool one_way;       /* DATA_OBJECTIVE_PLM: no row reads the text from its end */
+    bool follows;       /* DATA_OBJECTIVE_PLM: the model has a memory */
     int budget;         /* DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch per side, including padding */
 } data_objective_spec;
 
@@ -74,6 +79,7 @@ typedef struct data_samples {
     int32_t *tokens, *targets;
     /* NULL if the objective does not have them. */
     int32_t *segments, *positions, *mask, *pick, *second, *scratch;
+    int32_t *order, *reversed; /* DATA_OBJECTIVE_PLM: of prediction, by token; by row */
     int source_seq; /* length of the source */
     int32_t *source, *source_mask;
     struct data_shape {

@@ -58,6 +58,8 @@ struct data_objective {
     int32_t *sentinels; /* <extra_id_0>, ... */
     int n_sentinels;
     data_fim fim;
+    /* plm.c: the text is the spans of `rows`, one after another; where each begins, and its length. */
+    int64_t *at, total;
 };
 
 by_status data_span_add(data_objective *o, data_span s);
@@ -79,6 +81,12 @@ by_status data_spans_row(const data_objective *o, int64_t i, base_rng *random, d
 by_status data_infill_plan(data_objective *o);
 by_status data_infill_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row);
 by_status data_fim_row(const data_objective *o, int64_t i, base_rng *random, data_sample *row);
+
+/* Steps of an epoch; rows of the step at `window` of an epoch whose columns begin at a random shift. */
+by_status data_plm_plan(data_objective *o);
+int64_t data_plm_steps(const data_objective *o);
+by_status data_plm_rows(const data_objective *o, int64_t window, uint64_t shift, uint64_t seed,
+                        data_samples *rows);
 
 /* Sorts pairs into buckets; makes batch i of an epoch, in an order that depends on a seed, in micro-batch k
  * of rows. ordered: no shuffling. */

@@ -37,6 +37,7 @@ typedef enum arch_role {
     ARCH_ROLE_PRE_NORM,
     ARCH_ROLE_HASHES, /* rounds of hashing */
     ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
+    ARCH_ROLE_REUSE,  /* positions of a segment that are remembered, the first ones */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
     ARCH_ROLE_TIED    /* the configuration ties the head to the table of embeddings */
 } arch_role;

@@ -35,7 +35,7 @@ static const arch_field fields[] = {
     INT(heads, "n_head", 16, 1, 4096, ARCH_ROLE_HEADS),
     INT(inner, "d_inner", 4096, 1, 1 << 22, ARCH_ROLE_INNER),
     INT(memory, "mem_len", 512, 0, 1 << 24, ARCH_ROLE_MEMORY),
-    INT(reuse, "reuse_len", 0, 1, 1 << 24, ARCH_ROLE_NONE), /* null: 0 */
+    INT(reuse, "reuse_len", 0, 1, 1 << 24, ARCH_ROLE_REUSE), /* null: 0 */
     INT(clamp, "clamp_len", -1, -1, 1 << 24, ARCH_ROLE_NONE),
     INT(pad, "pad_token_id", 5, 0, 1 << 24, ARCH_ROLE_PAD),
     ARCH_ACT_FIELD(xlnet_config, act, "ff_activation", BY_GELU),

@@ -45,12 +45,15 @@ data_masking train_masking_choose(const by_run_spec *spec, data_objective_kind k
     const by_objective_choice *c = &spec->objective;
     data_masking m = data_masking_usual(kind);
     const bool cuts = data_objective_denoises(kind) || kind == DATA_OBJECTIVE_FIM;
-    if (!data_objective_masks(kind) && !cuts)
+    const bool permutes = kind == DATA_OBJECTIVE_PLM;
+    if (!data_objective_masks(kind) && !cuts && !permutes)
         return (data_masking){.share = m.share};
     if (c->mask_share > 0)
         m.share = c->mask_share;
     if (c->mask_span > 0)
         m.span = c->mask_span;
+    if (permutes)
+        return (data_masking){.share = m.share, .longest = c->mask_words ? c->mask_words : m.longest};
     if (cuts)
         return (data_masking){.share = m.share, .span = m.span};
     if (c->mask_copies)
@@ -89,6 +92,10 @@ by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const
                                 .language_ids = arch_config_get(m->arch, m->config, ARCH_ROLE_LANGUAGES) > 1,
                                 .suffix_first = s->objective.suffix_first,
                                 .start = by_model_start(m),
+                                .batch = s->batch,
+                                .block = s->objective.block,
+                                .one_way = s->objective.one_way,
+                                .follows = by_model_memory(m) > 0,
                                 .budget = s->batch_tokens};
     by_model_positions(m, &no_padding, 1, 1, &spec.first_position);
     d->rows = data_objective_new(&d->train_part, d->tokenizer, &spec);

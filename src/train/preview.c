@@ -52,11 +52,12 @@ static data_samples one_row(const data_samples *all, int micro, int k)
         cell = (size_t)micro * all->room + (size_t)k * (size_t)one.seq;
         source = (size_t)micro * all->room + (size_t)k * (size_t)one.source_seq;
     }
-    int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask};
+    int32_t **cells[] = {&one.tokens, &one.segments, &one.positions, &one.mask, &one.order};
     for (int c = 0; c < BY_COUNT(cells); c++)
         *cells[c] = *cells[c] ? *cells[c] + cell : NULL;
     one.targets += one.picks ? pick : cell;
     one.pick = one.pick ? one.pick + pick : NULL;
+    one.reversed = one.reversed ? one.reversed + row : NULL;
     one.second = one.second ? one.second + row : NULL;
     one.source = one.source ? one.source + source : NULL;
     one.source_mask = one.source_mask ? one.source_mask + source : NULL;

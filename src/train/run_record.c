@@ -82,7 +82,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
 {
     const by_run_spec *s = &r->spec;
     const bool masks = data_objective_masks(r->data.kind), denoises = data_objective_denoises(r->data.kind),
-               fim = r->data.kind == DATA_OBJECTIVE_FIM;
+               fim = r->data.kind == DATA_OBJECTIVE_FIM, plm = r->data.kind == DATA_OBJECTIVE_PLM;
     const data_masking mask = train_masking_choose(s, r->data.kind);
     const double dropout =
         round(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT) * 1e6) / 1e6; /* a float */
@@ -114,8 +114,10 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
         {"eval_fraction", s->eval_fraction, TRAIN_SAME},
         {"data_fingerprint", (double)(r->data.fingerprint >> 12), TRAIN_SAME},
-        {"mask_share", masks || denoises || fim ? mask.share : 0, TRAIN_YOUNGER},
+        {"mask_share", masks || denoises || fim || plm ? mask.share : 0, TRAIN_YOUNGER},
         {"mask_span", denoises ? mask.span : 0, TRAIN_YOUNGER},
+        {"permuted_block", plm ? s->objective.block : 0, TRAIN_YOUNGER},
+        {"one_way", plm && s->objective.one_way, TRAIN_YOUNGER},
         {"suffix_first", fim && s->objective.suffix_first, TRAIN_YOUNGER},
         {"mask_copies", mask.copies, TRAIN_YOUNGER},
         {"mask_words", mask.longest, TRAIN_YOUNGER},

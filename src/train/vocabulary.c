@@ -141,6 +141,18 @@ static const char enclosed[] =
     "{\"type\":\"TemplateProcessing\",\"single\":[" OPEN "," TEXT "," CLOSE "],\"pair\":[" OPEN "," TEXT
     "," CLOSE "," CLOSE "," PAIR "," CLOSE TEMPLATE_END;
 
+/* XLNet's: the token of the whole text stands last, in a segment of its own. */
+#define AT(kind, id, segment) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" segment "}}"
+#define SEP(segment)          AT("SpecialToken", "<sep>", segment)
+#define WHOLE                 AT("SpecialToken", "<cls>", "2")
+#define SECOND                AT("Sequence", "B", "1")
+static const char followed[] = "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "," SEP(
+    "0") "," WHOLE "],"
+         "\"pair\":[" TEXT "," SEP("0") "," SECOND "," SEP(
+             "1") "," WHOLE "],"
+                  "\"special_tokens\":{\"<sep>\":{\"id\":\"<sep>\",\"ids\":[@<sep>@],\"tokens\":[\"<sep>\"]},"
+                  "\"<cls>\":{\"id\":\"<cls>\",\"ids\":[@<cls>@],\"tokens\":[\"<cls>\"]}}}";
+
 /* Words with a visible space in front, punctuation apart from them: "street." is two. */
 static const char words[] =
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
@@ -197,6 +209,17 @@ static void plan_encoder(plan *p)
     p->spec.pre_tokenizer = words;
 }
 
+static void plan_permuted(plan *p)
+{
+    const char *const usual[] = {"<unk>", "<cls>", "<sep>", "<pad>", "<mask>"};
+    for (int i = 0; i < BY_COUNT(usual); i++)
+        add(p, usual[i]);
+    p->spec.unknown = "<unk>";
+    p->spec.post_processor = followed;
+    if (p->spec.kind != BY_VOCAB_WORDPIECE)
+        p->spec.pre_tokenizer = words;
+}
+
 static void plan_decoder(plan *p, data_objective_kind kind)
 {
     p->spec.byte_level = p->spec.kind == BY_VOCAB_BPE;
@@ -227,6 +250,8 @@ by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked,
         const by_task task = data_objective_task(kind);
         if (task == BY_TASK_SEQ2SEQ)
             plan_seq2seq(p, training_of(spec), items);
+        else if (kind == DATA_OBJECTIVE_PLM)
+            plan_permuted(p);
         else if (task == BY_TASK_LM && kind != DATA_OBJECTIVE_CLM)
             plan_decoder(p, kind);
         else
