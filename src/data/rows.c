@@ -292,6 +292,13 @@ static by_status shape_batch(const data_rows *r, int height, int seq, data_row_b
     return BY_OK;
 }
 
+enum { PADDING_SEGMENT = 3 }; /* XLNet's: a segment besides those of the text */
+
+int data_rows_start(const data_rows *r, int row, int seq)
+{
+    return by_model_pads_left(r->model) ? seq - r->list[row].count : 0;
+}
+
 by_status data_rows_batch(const data_rows *r, const int *rows, int count, int height, data_row_batch *out)
 {
     int longest = 1, pad = BY_MAX(by_model_pad(r->model), 0);
@@ -299,17 +306,20 @@ by_status data_rows_batch(const data_rows *r, const int *rows, int count, int he
         longest = BY_MAX(longest, r->list[rows[i]].count);
     height = BY_MAX(height, count);
     const int seq = data_rows_bucket(longest, r->spec.limit), most = by_model_segments(r->model) - 1;
+    const int outside = by_model_pads_left(r->model) ? PADDING_SEGMENT : 0;
     BY_TRY(shape_batch(r, height, seq, out));
     out->rows = count;
     const size_t plane = (size_t)height * (size_t)seq;
     for (int b = 0; b < height; b++) {
         const data_row *row = b < count ? &r->list[rows[b]] : NULL;
         int32_t *cell = out->cells + (size_t)b * (size_t)seq;
+        const int start = row ? data_rows_start(r, rows[b], seq) : 0;
         for (int t = 0; t < seq; t++) {
-            bool there = row && t < row->count;
-            cell[t] = there ? r->tokens.data[row->first + (size_t)t] : pad;
+            const bool there = row && t >= start && t < start + row->count;
+            const size_t at = there ? row->first + (size_t)(t - start) : 0;
+            cell[t] = there ? r->tokens.data[at] : pad;
             cell[plane + (size_t)t] = there || (!row && t == 0); /* attention needs at least one key */
-            cell[2 * plane + (size_t)t] = there ? BY_MIN(r->segments[row->first + (size_t)t], most) : 0;
+            cell[2 * plane + (size_t)t] = there ? BY_MIN(r->segments[at], most) : outside;
         }
     }
     return BY_OK;

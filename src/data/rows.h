@@ -67,6 +67,8 @@ typedef struct data_row_batch {
     int rows; /* without padding rows */
 } data_row_batch;
 by_status data_rows_batch(const data_rows *r, const int *rows, int count, int height, data_row_batch *out);
+/* The position of a row's first token in a batch of that length: 0, or past the padding where that stands before it. */
+int data_rows_start(const data_rows *r, int row, int seq);
 void data_row_batch_free(data_row_batch *b); /* the zero state is a no-op */
 
 /* Makes group g for inference. The height is rounded up to a power of two, so that the last group needs no

@@ -8,12 +8,18 @@ data_best data_best_none(void)
     return (data_best){.score = -INFINITY, .none = INFINITY};
 }
 
+int data_none_place(const data_rows *rows, int row)
+{
+    return by_model_pads_left(rows->model) ? rows->list[row].count - 1 : 0;
+}
+
 void data_best_look(data_best *b, const data_rows *rows, int row, const float *start, const float *end,
                     int longest)
 {
     const data_row *r = &rows->list[row];
     const uint8_t *part = rows->parts + r->first;
-    b->none = fmin(b->none, (double)start[0] + end[0]);
+    const int none = data_none_place(rows, row);
+    b->none = fmin(b->none, (double)start[none] + end[none]);
     for (int i = 0; i < r->count; i++) {
         if (part[i] != BY_FROM_PAIR)
             continue;

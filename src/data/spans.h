@@ -13,8 +13,11 @@ typedef struct data_best {
 data_best data_best_none(void);
 
 /* Considers one more window; start and end are the logits of its tokens. Answers lie in the pair and have at
- * most `longest` tokens; the first position stands for no answer. */
+ * most `longest` tokens. */
 void data_best_look(data_best *b, const data_rows *rows, int row, const float *start, const float *end,
                     int longest);
+
+/* The position in a row that stands for no answer: that of the token of the whole text. */
+int data_none_place(const data_rows *rows, int row);
 
 #endif

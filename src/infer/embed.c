@@ -194,9 +194,9 @@ static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows
     }
     memset(e->weights, 0, cells * sizeof *e->weights);
     for (int i = 0; i < count; i++) {
-        const int n = e->rows.list[rows[i]].count;
+        const int n = e->rows.list[rows[i]].count, first = data_rows_start(&e->rows, rows[i], b->seq);
         for (int t = 0; t < n; t++)
-            e->weights[(size_t)i * (size_t)b->seq + (size_t)t] = weight_of(e->pooling, t, n);
+            e->weights[(size_t)i * (size_t)b->seq + (size_t)(first + t)] = weight_of(e->pooling, t, n);
     }
     return BY_OK;
 }
@@ -221,10 +221,12 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
     for (int i = 0; s == BY_OK && i < count; i++) {
         const data_row *row = &e->rows.list[rows[i]];
         float *to = out + (size_t)row->example * width;
-        s = by_pass_finite(e->model, h + (size_t)i * (size_t)b->seq * width, (size_t)row->count * width);
+        const int first = data_rows_start(&e->rows, rows[i], b->seq);
+        const float *from = h + ((size_t)i * (size_t)b->seq + (size_t)first) * width;
+        s = by_pass_finite(e->model, from, (size_t)row->count * width);
         for (int t = 0; t < row->count; t++)
             for (size_t c = 0; c < width; c++) {
-                float x = h[((size_t)i * (size_t)b->seq + (size_t)t) * width + c];
+                const float x = from[(size_t)t * width + c];
                 to[c] = t == 0 || x > to[c] ? x : to[c];
             }
     }

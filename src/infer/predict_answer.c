@@ -17,7 +17,8 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "second"), 1, &ends));
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
-        const size_t at = (size_t)i * (size_t)b->batch->seq;
+        const int seq = b->batch->seq, first = data_rows_start(b->rows, b->list[i], seq);
+        const size_t at = (size_t)i * (size_t)seq + (size_t)first;
         BY_TRY(by_pass_finite(p->model, starts + at, (size_t)row->count));
         BY_TRY(by_pass_finite(p->model, ends + at, (size_t)row->count));
         data_best_look(&a->best[row->example], b->rows, b->list[i], starts + at, ends + at, a->longest);

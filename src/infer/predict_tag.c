@@ -50,9 +50,10 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
         by_tagged *to = g->out->tokens + g->at[b->list[i]];
+        const int seq = b->batch->seq, first = data_rows_start(b->rows, b->list[i], seq);
         int repeated = 0;
         for (int t = 0; t < row->count; t++) {
-            float *x = logits + ((size_t)i * (size_t)b->batch->seq + (size_t)t) * (size_t)labels;
+            float *x = logits + ((size_t)i * (size_t)seq + (size_t)(first + t)) * (size_t)labels;
             if (!counts(b->rows, row, t, &repeated))
                 continue;
             BY_TRY(by_pass_finite(p->model, x, (size_t)labels));

@@ -257,6 +257,11 @@ bool by_model_reads_last(const by_model *m)
     return m && m->arch->pretrained == BY_TASK_LM && !m->arch->reads_first && !m->arch->pads_left;
 }
 
+bool by_model_pads_left(const by_model *m)
+{
+    return m && m->arch->pads_left;
+}
+
 /* Returns a number of the configuration, or 0 if it has none. */
 static int fact(const by_model *m, arch_role role)
 {

@@ -1,6 +1,8 @@
 /* task_batches.c - see task_batches.h: from examples to batches with targets. */
 #include "train/task_batches.h"
 
+#include "data/spans.h"
+
 #include "data/objective.h"
 
 enum { IGNORED = -100 };
@@ -148,6 +150,12 @@ by_status train_task_open(train_task *w, data_examples *examples, by_model *m, c
     if (kind == BY_EXAMPLE_SEQ2SEQ)
         return base_fail(BY_ERR_UNSUPPORTED,
                          "texts that are written from others are not evaluated row by row");
+    if (kind == BY_EXAMPLE_LM && by_model_pads_left(m))
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "a %s does not learn texts from left to right; use 'banyan train --init-from', whose "
+            "objective is the family's own",
+            by_model_class(m));
     if (!w->spec.overlap)
         w->spec.overlap = 128;
     if (!w->spec.longest_answer)
@@ -251,21 +259,23 @@ static by_status put_numbers(train_task *w, int b, const data_example *x)
 /* The first token of a word has its label, the others count for nothing. */
 static void put_tags(train_task *w, int b, int row, const data_example *x)
 {
+    const int seq = w->batch.batch.seq, start = data_rows_start(&w->rows, row, seq);
     for (int i = 0; i < x->n_labels; i++) {
         int t = train_task_word(w, row, x, i);
         if (t >= 0 && train_task_owns(w, row, t))
-            w->targets[b * w->batch.batch.seq + t] = x->values[i];
+            w->targets[b * seq + start + t] = x->values[i];
     }
 }
 
-/* The first and last token of the answer; the first position where the window does not have all of it. */
+/* The first and last token of the answer; the token of the whole text where the window does not have all of it. */
 static void put_answer(train_task *w, int b, int row, const data_example *x)
 {
     const data_row *r = &w->rows.list[row];
     const by_offset *places = w->rows.offsets + r->first;
     const uint8_t *part = w->rows.parts + r->first;
+    const int start = data_rows_start(&w->rows, row, w->batch.batch.seq);
     int first = -1, last = -1;
-    w->targets[b] = w->second[b] = 0;
+    w->targets[b] = w->second[b] = start + data_none_place(&w->rows, row);
     if (!x->n_answers)
         return;
     const data_answer a = x->answers[0];
@@ -281,8 +291,8 @@ static void put_answer(train_task *w, int b, int row, const data_example *x)
             last = t;
     }
     if (begun && ended && first >= 0 && first <= last) {
-        w->targets[b] = first;
-        w->second[b] = last;
+        w->targets[b] = start + first;
+        w->second[b] = start + last;
     }
 }
 

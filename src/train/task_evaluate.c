@@ -94,6 +94,7 @@ static void take_row(evaluation *e, int b, int row)
 {
     train_task *w = e->w;
     const int labels = by_model_labels(w->model), each = w->rows.spec.together, seq = w->batch.batch.seq;
+    const size_t at = (size_t)b * (size_t)seq + (size_t)data_rows_start(&w->rows, row, seq);
     const int number = w->rows.list[row].example / each;
     const data_example *x = &w->examples.list[number];
     guess *g = &e->guesses[number];
@@ -109,11 +110,10 @@ static void take_row(evaluation *e, int b, int row)
         memcpy(g->values, own, (size_t)labels * sizeof *own);
         break;
     case BY_EXAMPLE_TAG:
-        take_tags(e, row, x, g, e->out[0] + (size_t)b * (size_t)seq * (size_t)labels);
+        take_tags(e, row, x, g, e->out[0] + at * (size_t)labels);
         break;
     case BY_EXAMPLE_ANSWER:
-        data_best_look(&g->best, &w->rows, row, e->out[0] + (size_t)b * (size_t)seq,
-                       e->out[1] + (size_t)b * (size_t)seq, w->spec.longest_answer);
+        data_best_look(&g->best, &w->rows, row, e->out[0] + at, e->out[1] + at, w->spec.longest_answer);
         break;
     case BY_EXAMPLE_CHOICE:
         if (b % each == 0)

@@ -1,0 +1,91 @@
+#!/bin/sh
+# xlnet.sh - a tiny XLNet: rows of permuted text, training with a memory, going on bit for bit, saving and opening, fine-tuning
+# with each head.
+# shellcheck disable=SC2317 # check evaluates what it is given
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+cat "$BANYAN_SOURCE"/docs/*.md >"$tmp/text"
+
+# train OUT STEPS OPTIONS...
+train() {
+    out=$1 steps=$2
+    shift 2
+    run train --model xlnet --data "$tmp/text" --tokenizer unigram:300 --out "$tmp/$out" --layers 2 --heads 4 --width 32 \
+        --context 32 --batch-size 4 --max-steps "$steps" --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant \
+        --learning-rate 3e-3 --threads 1 --quiet "$@"
+}
+
+same() { # A B: the runs ended alike
+    for file in model.safetensors optimizer.safetensors trainer_state.json config.json; do
+        cmp "$tmp/$1/last/$file" "$tmp/$2/last/$file" || return 1
+    done
+}
+
+less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a < b) }'; }
+loss() { sed -n "$2s/.*\"loss\": \\([0-9.]*\\).*/\\1/p" "$tmp/$1/metrics.jsonl"; }
+has() { grep -q "$2" "$tmp/$1/last/config.json"; }
+
+train shown 1 --show-batch 4
+check "a row ends with two separators and <cls>" works '<cls>'
+check "targets have their place in the order" works '\[1:'
+check "half of the rows are read from the end" works 'read from the end'
+
+train alone 24
+check "an XLNet trains" less "$(loss alone 24)" "$(loss alone 1)"
+check "its configuration has a memory" has alone '"mem_len": 24'
+check "of which the first half of a row is new" has alone '"reuse_len": 16'
+train again 12
+train again 24
+check "a run that goes on ends with the same bytes" same alone again
+train twice 12 --accumulate 2
+train thrice 6 --accumulate 2
+train thrice 12 --accumulate 2
+check "also with micro-batches" same twice thrice
+train saving 24 --recompute
+check "blocks that are computed again learn the same" [ "$(loss saving 24 | cut -c1-6)" = "$(loss alone 24 | cut -c1-6)" ]
+train plain 6 --one-way --permuted-block 8 --mask-share 0.25
+check "other settings" works
+run train --model xlnet --data "$tmp/text" --out "$tmp/bytes" --tokenizer byte --max-steps 1 --quiet
+check "a tokenizer without <cls> is refused" fails 1 "requires"
+
+run convert "$tmp/alone/last" "$tmp/copy" --dtype bf16
+run inspect "$tmp/copy"
+check "a copy opens" works XLNetLMHeadModel
+
+# ---- heads -------------------------------------------------------------------------------------------------------------------
+set -- --batch-size 8 --threads 1 --quiet --learning-rate 3e-3 --json
+printf 'text\tlabel\n' >"$tmp/labels.tsv"
+i=0
+while [ $i -lt 40 ]; do
+    printf 'a good film\tgood\na bad book\tbad\n' >>"$tmp/labels.tsv"
+    printf 'Anna B-PER\nran O\n\nthe O\ndog O\nwas O\n\n' >>"$tmp/tags.conll"
+    printf '{"text": "I am", "choices": ["hot", "a dog of"], "label": 1}\n{"text": "You are", "choices": ["a dog", "hot"], "label": 0}\n' >>"$tmp/choices.jsonl"
+    i=$((i + 1))
+done
+cat >"$tmp/squad.json" <<'END'
+{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Anna ran home.", "qas": [{"id": "1", "question": "Who?",
+ "answers": [{"text": "Anna", "answer_start": 0}]}, {"id": "2", "question": "Where did she go then?",
+ "answers": [{"text": "home", "answer_start": 9}]}]}]}]}
+END
+learns() { # CLASS DATA TASK METRIC: fine-tuning with this head learns the data, and what it saves opens
+    class=$1 data=$2 task=$3 metric=$4
+    shift 4
+    run finetune "$tmp/alone/last" --task "$task" --data "$data" --eval "$data" --out "$tmp/$task" --epochs 12 "$@"
+    works "$metric" && grep -q "$class" "$tmp/$task/config.json" || return 1
+    run eval "$tmp/$task" --data "$data" --threads 1 --json
+    works "$metric"
+}
+check "classification" learns XLNetForSequenceClassification "$tmp/labels.tsv" classify '"accuracy":1' "$@"
+check "tags" learns XLNetForTokenClassification "$tmp/tags.conll" tag '"f1":1' "$@"
+check "choices" learns XLNetForMultipleChoice "$tmp/choices.jsonl" choice '"accuracy":1' "$@"
+check "answers" learns XLNetForQuestionAnsweringSimple "$tmp/squad.json" answer '"f1":100' "$@" --epochs 60
+run classify "$tmp/classify" "a good film" --threads 1
+check "a text is classified" works good
+run tag "$tmp/tag" "Anna ran" --threads 1
+check "a text is tagged" works PER
+run answer "$tmp/answer" "Who?" "Anna ran home." --threads 1
+check "a question is answered" works Anna
+run finetune "$tmp/alone/last" --task lm --data "$tmp/labels.tsv" --out "$tmp/lm" --epochs 1
+check "texts are not learned from left to right" fails 1 "left to right"
+
+exit $failed
