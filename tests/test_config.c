@@ -172,6 +172,8 @@ static void test_refused_by_name(void **state)
         {"xlm", "\"summary_activation\": \"prelu\"", "summary_activation \"prelu\""},
         {"xlm", "\"architectures\": [\"XLMForSequenceClassification\"], \"summary_use_proj\": false",
          "\"summary_use_proj\" is false"},
+        {"xlnet", "\"attn_type\": \"tri\"", "attn_type \"tri\""},
+        {"xlnet", "\"d_head\": 7", "d_head 7"},
         {"bart", "\"is_encoder_decoder\": false", "\"is_encoder_decoder\" is false"},
         {"t5", "\"is_decoder\": true", "\"is_decoder\" is true"},
         {"t5", "\"feed_forward_proj\": \"gated-swoosh\"", "\"swoosh\""},

@@ -590,7 +590,7 @@ static void test_mapped(void **state)
 static const char *head_of(const by_model *m)
 {
     static const char *const names[] = {"score.weight", "classifier.weight", "classifier.out_proj.weight",
-                                        "sequence_summary.summary.weight"};
+                                        "logits_proj.weight", "sequence_summary.summary.weight"};
     for (int i = 0; i < BY_COUNT(names); i++)
         if (by_params_find(by_model_params(m), names[i]) >= 0)
             return names[i];
@@ -716,6 +716,8 @@ static void test_presets(void **state)
         {"openai-gpt", "117m", 12, 12, 768, 512, 116534784},
         {"llama", "stories15m", 6, 6, 288, 256, 15191712},
         {"llama", "tinyllama", 22, 32, 2048, 2048, 1100048384},
+        {"xlnet", "base", 12, 12, 768, 512, 116750336},
+        {"xlnet", "large", 24, 16, 1024, 512, 360300800},
         {"gptj", "6b", 28, 16, 4096, 2048, 6050882784},
         {"longformer", "base", 12, 12, 768, 4096, 148709721},
         {"big_bird", "base", 12, 12, 768, 4096, 128059318},

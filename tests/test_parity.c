@@ -191,7 +191,10 @@ static void test_encoders(void **state)
                                         "linformer-mlm-kv",
                                         "linformer-mlm-layerwise",
                                         "longformer-mlm",
-                                        "bigbird-mlm"};
+                                        "bigbird-mlm",
+                                        "xlnet-classify",
+                                        "xlnet-memory",
+                                        "xlnet-permutation"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

@@ -108,6 +108,9 @@ BY_API bool by_model_labels_in_place(const by_model *m);
 BY_API bool by_model_reads_last(const by_model *m);
 /* Returns true if padding stands before a text and its label is predicted from its last token, as in XLNet. */
 BY_API bool by_model_pads_left(const by_model *m);
+/* Returns true if a token changes what the model knows of those before it: generation then passes over the whole text
+ * for every new token, and there is no probability of a text from left to right. */
+BY_API bool by_model_rereads(const by_model *m);
 BY_API bool by_model_is_pair(const by_model *m); /* true for an encoder-decoder */
 BY_API int by_model_vocab(const by_model *m);    /* vocabulary of the output */
 /* Vocabulary of the input; differs from by_model_vocab in some encoder-decoders. */

@@ -118,6 +118,8 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
         g->rows[b].from = b;
     BY_TRY(make_store(g, spec->page, spec->pages, spec->endless));
     BY_TRY(make_input(g));
+    if (by_model_rereads(g->model) && !(g->whole = gen_whole_new(g)))
+        return base_error_status();
     return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0);
 }
 
@@ -159,6 +161,7 @@ void by_generator_free(by_generator *g)
     for (int i = 0; i < BY_COUNT(memory); i++)
         by_memory_free(memory[i]);
     nn_store_free(g->store);
+    gen_whole_free(g->whole);
     gen_free_top(&g->out);
     gen_drop_sequences(g);
     void *const host[] = {g->table,     g->rows,       g->in.acts,        g->in.rows,
@@ -317,7 +320,7 @@ size_t by_generator_bytes(const by_generator *g)
 {
     if (!g)
         return 0;
-    size_t bytes = nn_store_bytes(g->store);
+    size_t bytes = nn_store_bytes(g->store) + gen_whole_bytes(g->whole);
     for (int k = 0; k < g->n_stages; k++) {
         const gen_stage *s = g->stages[k];
         for (int i = 0; i < s->n_passes; i++)

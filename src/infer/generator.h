@@ -86,6 +86,8 @@ typedef struct gen_watch {
     by_status (*fed)(void *user, int row, const int32_t *tokens, int count, const float *states, int width);
     void *user;
 } gen_watch;
+/* What a generator of whole passes holds in place of a cache. */
+typedef struct gen_whole gen_whole;
 
 struct by_generator {
     by_model *model;
@@ -103,6 +105,7 @@ struct by_generator {
     gen_sources sources;
     gen_loop greedy;
     gen_watch watch;                 /* fed NULL: nobody */
+    gen_whole *whole;                /* NULL: the model has a cache */
     struct gen_sequences *sequences; /* NULL: none was added yet */
 };
 
@@ -133,6 +136,15 @@ by_status gen_make_sources(by_generator *g, int capacity); /* room for them; cap
 by_status gen_enter_stage(by_generator *g, int length);
 by_status gen_check_stage(const by_generator *g); /* BY_ERR_ARGUMENT before the first source */
 void gen_free_stage(gen_stage *s);
+
+/* ---- passes over whole texts (generator_whole.c) ---------------------------------------------- */
+
+gen_whole *gen_whole_new(const by_generator *g);
+void gen_whole_free(gen_whole *w);
+size_t gen_whole_bytes(const gen_whole *w);
+by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const int *counts);
+by_status gen_greedy_whole(by_generator *g, const int32_t *tokens, const bool *active, int steps,
+                           int32_t *out);
 
 /* ---- sequences (sequences.c) ------------------------------------------------------------------ */
 

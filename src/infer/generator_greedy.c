@@ -57,6 +57,8 @@ by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
 {
     gen_pass *p;
     BY_TRY(gen_check_stage(g));
+    if (g->whole)
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has no decoding step to measure");
     for (int i = 0; i < g->batch / g->beams; i++)
         g->in.acts[i] = true;
     BY_TRY(choose_loop(g, &p));
@@ -106,6 +108,8 @@ by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool
     gen_pass *p;
     BY_TRY(gen_check_stage(g));
     BY_TRY(check_greedy(g, tokens, active, steps));
+    if (g->whole)
+        return gen_greedy_whole(g, tokens, active, steps, out);
     memset(g->in.acts, 0, sizeof *g->in.acts * (size_t)(g->batch / g->beams));
     for (int b = 0; b < g->batch; b++) {
         g->in.pick[b] = active[b] ? steps : 0;

@@ -322,6 +322,8 @@ static void finish_pass(by_generator *g, gen_pass *p, const int *counts, bool wh
 
 by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
+    if (g->whole)
+        return gen_feed_whole(g, tokens, counts);
     BY_TRY(gen_reserve(g, counts));
     for (int b = 0; b < g->batch; b++)
         g->rows[b].fed = 0;

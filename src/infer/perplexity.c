@@ -99,6 +99,11 @@ static by_status check(windows *w)
     const bool remembers = by_model_memory(w->model) > 0;
     if (by_model_task(w->model) != BY_TASK_LM)
         return base_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(w->model));
+    if (by_model_rereads(w->model))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "%s predicts tokens in any order and has no perplexity from left to right; 'banyan "
+                         "train' reports the loss of its objective",
+                         by_model_class(w->model));
     if (s->seq > context && !remembers)
         return base_fail(BY_ERR_ARGUMENT, "windows of %d tokens: the model's context is %d", s->seq, context);
     s->seq = s->seq > 0 ? s->seq : context;

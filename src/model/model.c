@@ -262,6 +262,11 @@ bool by_model_pads_left(const by_model *m)
     return m && m->arch->pads_left;
 }
 
+bool by_model_rereads(const by_model *m)
+{
+    return m && m->arch->rereads;
+}
+
 /* Returns a number of the configuration, or 0 if it has none. */
 static int fact(const by_model *m, arch_role role)
 {

@@ -534,6 +534,7 @@ const arch_family arch_xlnet = {
     .unlimited = true,
     .labels_in_place = true,
     .pads_left = true,
+    .rereads = true,
     .segments = 3,
     .inputs = inputs,
     .build = build,
