@@ -306,7 +306,10 @@ static bool visible(const problem *p, const reference *r, int64_t b, int64_t h, 
     const int64_t at = p->s - p->t + t;
     if ((p->causal || p->prefixed) && s > at && !(p->prefixed && s < r->prefix[b]))
         return false;
-    return in_pattern(&p->pattern, (double)at, (double)s) && (!r->mask || r->mask[b * p->s + s]);
+    by_pattern own = p->pattern;
+    if (own.part == 3)
+        own.part = h < p->h / 2 ? 1 : 2;
+    return in_pattern(&own, (double)at, (double)s) && (!r->mask || r->mask[b * p->s + s]);
 }
 
 /* Where bias `which` of a score lies. */
@@ -728,6 +731,12 @@ static const by_pattern patterns[] = {
     {BY_PATTERN_SINKS, .length = 1000, .before = 2, .after = 2},
 };
 
+/* The sets shared among heads. */
+static const by_pattern shared[] = {
+    {BY_PATTERN_STRIDED, .length = 20, .part = 3},
+    {BY_PATTERN_FIXED, .length = 30, .after = 4, .part = 3},
+};
+
 /* Each pattern under each mask, among them queries that see nothing; T = S, T < S, T > S, and few queries. */
 static void test_patterns(void **state)
 {
@@ -745,6 +754,39 @@ static void test_patterns(void **state)
             p.pattern = patterns[j];
             check_in_turn(&p);
         }
+        for (int j = 0; j < BY_COUNT(shared); j++) {
+            problem p = problems[i];
+            p.pattern = shared[j];
+            check_in_turn(&p);
+        }
+    }
+}
+
+/* Causal patterns by views, of random shapes: several tiles, groups of less than a tile and of several,
+ * fewer queries than keys, heads that share keys, key masks, dropout, queries that see nothing. */
+static void test_views(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 150; i++) {
+        const base_philox x = base_philox_at(17, 0, i), y = base_philox_at(17, 1, i);
+        const int64_t keys = 5 + x.v[0] % 300, length = 1 + x.v[1] % (i % 3 ? 40 : 350);
+        const int kv = 1 + (int)(y.v[0] % 2);
+        problem p = {.b = 1 + x.v[2] % 2,
+                     .t = i % 4 ? keys : 1 + x.v[3] % keys,
+                     .s = keys,
+                     .h = kv * (1 + (int)(y.v[1] % 3)),
+                     .kv = kv,
+                     .d = 4 + (int)(y.v[2] % 40),
+                     .causal = true,
+                     .masked = i % 5 == 0,
+                     .dropout = i % 6 == 0 ? 0.25f : 0,
+                     .empty_zero = true,
+                     .pattern = {i % 2 ? BY_PATTERN_STRIDED : BY_PATTERN_FIXED, .length = (int)length,
+                                 .after = 1 + (int)(y.v[3] % length), .part = (int)(i / 2 % 4)}};
+        if (i % 13 == 0)
+            p.pattern = (by_pattern){BY_PATTERN_WINDOW, .before = (int)length};
+        p.packed = p.t == p.s && i % 7 < 3;
+        check_in_turn(&p);
     }
 }
 
@@ -1084,6 +1126,12 @@ static void test_cache(void **state)
         {{2, 9, 9, 2, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 16, .part = 2}, .bias = BIAS},
          200,
          {190, 64}},
+        {{2, 1, 1, 4, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 16, .part = 3}}, 200, {190, 64}},
+        {{2, 90, 90, 4, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 16}}, 200, {100, 0}},
+        {{2, 90, 90, 4, 2, 16, .pattern = {BY_PATTERN_FIXED, .length = 24, .after = 5, .part = 3},
+          .empty_zero = true},
+         200,
+         {100, 0}},
     };
     for (int j = 0; j < BY_COUNT(cases); j++)
         for (int i = 0; i < BY_COUNT(all_kernels); i++)
@@ -1133,11 +1181,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),         cmocka_unit_test(test_key_mask),
         cmocka_unit_test(test_dropout),        cmocka_unit_test(test_dropout_statistics),
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_biases),
-        cmocka_unit_test(test_two_biases),     cmocka_unit_test(test_pair_masks),
-        cmocka_unit_test(test_reach),          cmocka_unit_test(test_some_gradients),
-        cmocka_unit_test(test_infinity_shows), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_cache_is_full),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_views),
+        cmocka_unit_test(test_biases),         cmocka_unit_test(test_two_biases),
+        cmocka_unit_test(test_pair_masks),     cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_some_gradients), cmocka_unit_test(test_infinity_shows),
+        cmocka_unit_test(test_cache),          cmocka_unit_test(test_cache_is_full),
     };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);
 }

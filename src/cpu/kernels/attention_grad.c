@@ -11,7 +11,8 @@
 /* attention, and the destinations of the gradients; at = NULL: not wanted. a.lse is read. */
 typedef struct attention_back {
     attention a;
-    const gr_view *view; /* whose gradients are added to what dq, dk and dv have; NULL: all is one group */
+    const gr_view *view; /* whose gradients are added to dq, dk and dv, which are then of the accumulation */
+                         /* type; NULL: all is one group */
     head_rows dy, dq, dk, dv;
     struct bias_back {       /* for each bias: */
         const by_tensor *to; /* its gradient; NULL: not wanted */
@@ -320,14 +321,14 @@ static void FN(store_rows)(const attention_back *g, const head_rows *r, int64_t 
 {
     const int dim = g->a.dim;
     for (int64_t i = 0; i < n && r->at; i++, from += ld) {
-        T *restrict to = FN(head_at)(&g->a, r, b, t0 + i, h);
         if (!g->view) {
-            FN(store_row)(to, from, dim, factor);
+            FN(store_row)(FN(head_at)(&g->a, r, b, t0 + i, h), from, dim, factor);
             continue;
         }
+        R *restrict to = (R *)r->at + row_at(r, b, t0 + i) + (int64_t)h * dim;
 #pragma omp simd
         for (int d = 0; d < dim; d++)
-            to[d] = ST(LD(to[d]) + from[d] * factor);
+            to[d] += from[d] * factor;
     }
 }
 
@@ -426,18 +427,46 @@ static by_status FN(back_all)(const attention_back *g)
     return FN(back_apart)(g, threads);
 }
 
-/* The gradients of all views, added up. */
-static by_status FN(back_views)(attention_back *g, const gr_view *views, int count)
+/* The gradients of all views, added up: in place, or in `sums` where the outputs are of a shorter type. */
+static by_status FN(back_views)(attention_back *g, const gr_view *views, int count, R *sums)
 {
     const gr_node *n = g->a.n;
-    for (int i = 0; i < 3; i++)
-        if (n->out[i])
-            memset(n->out[i]->data, 0, by_dtype_size(n->out[i]->type) * (size_t)by_elements(n->out[i]));
+    by_tensor wide[3], *to[3];
+    for (int i = 0; i < 3; i++) {
+        to[i] = n->out[i] ? &wide[i] : NULL;
+        if (!to[i])
+            continue;
+        wide[i] = *n->out[i];
+        wide[i].type = gr_acc_type(n->out[i]->type);
+        if (sums)
+            wide[i].data = sums;
+        sums = sums ? sums + by_elements(to[i]) : NULL;
+        memset(wide[i].data, 0, sizeof(R) * (size_t)by_elements(to[i]));
+    }
+    rows_of_qkv(n->attr, to, &g->dq, &g->dk, &g->dv);
     for (int i = 0; i < count; i++) {
         g->view = &views[i];
         BY_TRY(FN(back_all)(g));
     }
+    for (int i = 0; i < 3; i++)
+        for (int64_t j = 0, end = sums && to[i] ? by_elements(to[i]) : 0; j < end; j++)
+            ((T *)n->out[i]->data)[j] = ST(((const R *)to[i]->data)[j]);
     return BY_OK;
+}
+
+static by_status FN(back_by_views)(attention_back *g, const gr_view *views, int count)
+{
+    size_t elements = 0;
+    for (int i = 0; i < 3; i++)
+        elements += g->a.n->out[i] ? (size_t)by_elements(g->a.n->out[i]) : 0;
+    if (sizeof(T) == sizeof(R) || elements == 0)
+        return FN(back_views)(g, views, count, NULL);
+    R *sums = cpu_scratch_take(g->a.e->device, elements * sizeof(R));
+    if (!sums)
+        return BY_ERR_MEMORY;
+    const by_status status = FN(back_views)(g, views, count, sums);
+    cpu_scratch_give(g->a.e->device, sums);
+    return status;
 }
 
 static by_status FN(attention_backward)(attention_back *g)
@@ -463,7 +492,7 @@ static by_status FN(attention_backward)(attention_back *g)
         BY_BRANCH("zeros for queries without keys");
     if (n_views) {
         BY_BRANCH("views");
-        return FN(back_views)(g, views, n_views);
+        return FN(back_by_views)(g, views, n_views);
     }
     if (!wants_bias(g))
         return FN(back_all)(g);
