@@ -1189,6 +1189,13 @@ static const attention_case attentions[] = {
     {1, 200, 0, 2, 1, 64, BY_MASK_NONE, ALL_SEEN, 0, .pairs = BIAS | BIAS_ROW, .bytes = true, .block = 128,
      .empty_zero = true},
     {2, 3, 130, 2, 1, 16, BY_MASK_NONE, ALL_SEEN, 0, .pairs = BIAS_ALL, .block = 16},
+    {1, 90, 0, 4, 2, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 9, .part = 3}},
+    {2, 70, 100, 3, 1, 12, BY_MASK_CAUSAL, SOME_HIDDEN, 0.2f,
+     .pattern = {FIXED, .length = 16, .after = 3, .part = 3}, .empty_zero = true},
+    {1, 80, 0, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0.2f, .pattern = {STRIDED, .length = 11}},
+    {1, 70, 90, 2, 2, 8, BY_MASK_NONE, ALL_SEEN, 0, .pattern = {STRIDED, .length = 11, .part = 3}},
+    {1, 2, 90, 4, 2, 16, BY_MASK_CAUSAL, ALL_SEEN, 0,
+     .pattern = {FIXED, .length = 11, .after = 2, .part = 3}},
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };
@@ -1332,6 +1339,9 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         {2, 1, 30, 4, 4, 32, .packed = true, .page = 30},
         {3, 20, 50, 2, 1, 16, .page = 50},
         {2, 1, 40, 2, 2, 8, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19, .page = 40},
+        {2, 1, 90, 4, 2, 16, .pattern = {STRIDED, .length = 7, .part = 3}},
+        {2, 20, 90, 4, 2, 16, .pattern = {FIXED, .length = 12, .after = 3, .part = 3}, .empty_zero = true},
+        {2, 20, 96, 2, 2, 16, .packed = true, .pattern = {STRIDED, .length = 10}, .page = 32},
         {2, 1, 320, 4, 4, 32, .packed = true, .page = 16},
         {2, 3, 96, 4, 2, 72, .packed = false, .page = 32},
         {2, 20, 128, 2, 2, 16, .packed = true, .page = 64},

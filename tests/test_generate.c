@@ -67,6 +67,13 @@ static int open_gptj(void **state)
     return open_family("gptj");
 }
 
+/* Positions of a pattern count from the start of the text. */
+static int open_sparse(void **state)
+{
+    (void)state;
+    return open_family("sparse-transformer");
+}
+
 static int close_model(void **state)
 {
     (void)state;
@@ -838,5 +845,6 @@ int main(void)
     };
     int failed = cmocka_run_group_tests(tests, open_model, close_model);
     failed += cmocka_run_group_tests(rotary, open_llama, close_model);
-    return failed + cmocka_run_group_tests(rotary, open_gptj, close_model);
+    failed += cmocka_run_group_tests(rotary, open_gptj, close_model);
+    return failed + cmocka_run_group_tests(rotary, open_sparse, close_model);
 }

@@ -163,6 +163,19 @@ static void test_gptj_lm(void **state)
     expect_equal("gptj-lm", BY_BF16);
 }
 
+static void test_sparse(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"sparse-strided-lm-merged",    "sparse-strided-lm-alternating",
+                                        "sparse-strided-lm-heads",     "sparse-fixed-lm-merged",
+                                        "sparse-fixed-lm-alternating", "sparse-fixed-lm-heads"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+        expect_equal(cases[i], BY_BF16);
+    }
+}
+
 static void test_train_gpt2(void **state)
 {
     (void)state;
@@ -606,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_continuous_cache),
         cmocka_unit_test(test_gpt_lm),
         cmocka_unit_test(test_gptj_lm),
+        cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_decoders),

@@ -39,13 +39,16 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest preset */
     int layers, heads, width, context, inner;
     int vocab;
-    int target_vocab;   /* of encoder-decoders that have another for what they write; 0: they share one */
-    int languages;      /* of families that know them */
-    double dropout;     /* negative: the architecture's default */
-    int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
-    bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
-    int kv_heads;       /* key/value heads, of families that share them among query heads */
-    int memory;         /* positions remembered from earlier segments, of families that have a memory */
+    int target_vocab;      /* of encoder-decoders that have another for what they write; 0: they share one */
+    int languages;         /* of families that know them */
+    double dropout;        /* negative: the architecture's default */
+    int decoder_layers;    /* of encoder-decoders; 0: as many as `layers` */
+    bool pre_norm;         /* norms before the sub-layers, of families that have the choice */
+    int kv_heads;          /* key/value heads, of families that share them among query heads */
+    const char *attention; /* pattern of sparse attention, of families that have one: "strided", "fixed" */
+    const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
+    int stride, summary;        /* its length and its summary columns */
+    int memory; /* positions remembered from earlier segments, of families that have a memory */
 } by_model_shape;
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the

@@ -30,7 +30,8 @@ static const cli_option options[] = {
      .group = "Recipe"},
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
-             "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird",
+             "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
+             "sparse-transformer",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help =
@@ -45,6 +46,20 @@ static const cli_option options[] = {
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
     {CLI_AT(train_options, run.shape.memory), .name = "memory", CLI_MIN(1), .suffix = true,
      .help = "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's)"},
+    {CLI_AT(train_options, run.shape.attention), .name = "attention", .choices = "strided|fixed",
+     .help = "sparse-transformer: attention pattern (default: the preset's)"},
+    {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
+     .choices = "merged|alternating|heads",
+     .help =
+         "sparse-transformer: both sets of keys in every layer and head, one in each layer in turn, or one "
+         "in each half of the heads (default: the preset's)"},
+    {CLI_AT(train_options, run.shape.stride), .name = "stride", CLI_MIN(1),
+     .help =
+         "sparse-transformer: length of the pattern, for images a row: width times channels (default: near "
+         "the square root of the context)"},
+    {CLI_AT(train_options, run.shape.summary), .name = "summary", CLI_MIN(1),
+     .help = "sparse-transformer: summary positions of a block of a fixed pattern (default: a quarter of the "
+             "stride, at most 8)"},
     {CLI_AT(train_options, run.shape.width), .name = "width", CLI_MIN(1),
      .help = "model width (default: the preset's)"},
     {CLI_AT(train_options, run.shape.inner), .name = "inner", CLI_MIN(1),

@@ -37,6 +37,9 @@ static by_status read_field(const cJSON *json, const arch_field *f, char *at)
         if (!arch_act_parse(s, (by_act *)at))
             return base_fail(BY_ERR_UNSUPPORTED, "%s: unknown activation \"%s\"", f->key, s);
         return BY_OK;
+    case ARCH_FIELD_CHOICE:
+        BY_TRY(base_json_string(json, f->key, arch_choice_word(f->role, (int)f->fallback), &s));
+        return arch_choice_parse(f, s, (int *)at);
     }
     return BY_OK;
 }
@@ -73,10 +76,11 @@ static bool is_written(const cJSON *json, const arch_field *f, const char *at)
         bool b;
         by_act act;
     } there = {0};
-    const size_t size = f->kind == ARCH_FIELD_INT     ? sizeof there.i
-                        : f->kind == ARCH_FIELD_FLOAT ? sizeof there.f
-                        : f->kind == ARCH_FIELD_BOOL  ? sizeof there.b
-                                                      : sizeof there.act;
+    const size_t size = f->kind == ARCH_FIELD_INT      ? sizeof there.i
+                        : f->kind == ARCH_FIELD_CHOICE ? sizeof there.i
+                        : f->kind == ARCH_FIELD_FLOAT  ? sizeof there.f
+                        : f->kind == ARCH_FIELD_BOOL   ? sizeof there.b
+                                                       : sizeof there.act;
     return read_field(json, f, (char *)&there) == BY_OK && memcmp(&there, at, size) == 0;
 }
 
@@ -97,6 +101,8 @@ static bool write_field(cJSON *json, const arch_field *f, const char *at)
         return base_json_put(json, f->key, cJSON_CreateBool(*(const bool *)at));
     case ARCH_FIELD_ACT:
         return base_json_put(json, f->key, cJSON_CreateString(arch_act_name(*(const by_act *)at)));
+    case ARCH_FIELD_CHOICE:
+        return base_json_put(json, f->key, cJSON_CreateString(arch_choice_word(f->role, *(const int *)at)));
     }
     return false;
 }

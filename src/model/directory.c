@@ -143,6 +143,18 @@ static by_status set_vocabularies(const arch_family *a, void *config, const by_m
     return BY_OK;
 }
 
+static by_status set_pattern(const arch_family *a, void *config, const by_model_shape *s)
+{
+    if (s->attention)
+        BY_TRY(arch_config_choose(a, config, ARCH_ROLE_PATTERN, s->attention));
+    if (s->attention_mode)
+        BY_TRY(arch_config_choose(a, config, ARCH_ROLE_SHARING, s->attention_mode));
+    if ((s->stride > 0 && !arch_config_set(a, config, ARCH_ROLE_STRIDE, s->stride)) ||
+        (s->summary > 0 && !arch_config_set(a, config, ARCH_ROLE_SUMMARY, s->summary)))
+        return base_fail(BY_ERR_ARGUMENT, "%s has no attention patterns", a->title);
+    return BY_OK;
+}
+
 /* Applies the defaults of the architecture, then the preset, then the caller's values. */
 static by_status shape_config(by_model *m, const by_model_shape *s)
 {
@@ -174,6 +186,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
     if (s->memory > 0)
         BY_TRY(by_model_set_memory(m, s->memory));
+    BY_TRY(set_pattern(a, m->config, s));
     model_head(m)->own = !model_head(m)->tied;
     BY_TRY(set_vocabularies(a, m->config, s));
     if (s->dropout >= 0)

@@ -5,39 +5,13 @@
 #include "models/models.h"
 #include <math.h>
 
-typedef struct gpt2_config {
-    int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
-    float eps, std, embd_drop, attn_drop, resid_drop;
-    float label_drop; /* negative: 0.1 */
-    by_act act;
-    bool scale_weights, scale_by_layer;
-    arch_head head;
-} gpt2_config;
+static const arch_field fields[] = {ARCH_GPT2_FIELDS(arch_gpt2_config, , 50257, 1024, BY_GELU_TANH)};
 
-static const arch_field fields[] = {
-    ARCH_INT_FIELD(gpt2_config, vocab, "vocab_size", 50257, 1, 1 << 24, ARCH_ROLE_VOCAB),
-    ARCH_INT_FIELD(gpt2_config, context, "n_positions", 1024, 1, 1 << 24, ARCH_ROLE_CONTEXT),
-    ARCH_INT_FIELD(gpt2_config, width, "n_embd", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),
-    ARCH_INT_FIELD(gpt2_config, layers, "n_layer", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),
-    ARCH_INT_FIELD(gpt2_config, heads, "n_head", 12, 1, 4096, ARCH_ROLE_HEADS),
-    ARCH_INT_FIELD(gpt2_config, inner, "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),
-    ARCH_ACT_FIELD(gpt2_config, act, "activation_function", BY_GELU_TANH),
-    ARCH_FLOAT_FIELD(gpt2_config, resid_drop, "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(gpt2_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(gpt2_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_FLOAT_FIELD(gpt2_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(gpt2_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
-    ARCH_BOOL_FIELD(gpt2_config, scale_weights, "scale_attn_weights", true),
-    ARCH_BOOL_FIELD(gpt2_config, scale_by_layer, "scale_attn_by_inverse_layer_idx", false),
-    ARCH_FLOAT_FIELD(gpt2_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),
-    ARCH_TIED_FIELD(gpt2_config),
-};
-
-static const arch_alias aliases[] = {{"hidden_size", "n_embd"},
-                                     {"max_position_embeddings", "n_positions"},
-                                     {"num_attention_heads", "n_head"},
-                                     {"num_hidden_layers", "n_layer"},
-                                     {.key = NULL}};
+const arch_alias arch_gpt2_aliases[] = {{"hidden_size", "n_embd"},
+                                        {"max_position_embeddings", "n_positions"},
+                                        {"num_attention_heads", "n_head"},
+                                        {"num_hidden_layers", "n_layer"},
+                                        {.key = NULL}};
 
 static const arch_key keys[] = {
     {.key = "hidden_dropout", .neutral = "null"}, /* stands for classifier_dropout where that is missing */
@@ -56,8 +30,9 @@ static const arch_preset presets[] = {
     {"350m", 24, 16, 1024, 1024}, {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
 };
 
-static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_model_io *io,
-                        int i) /* (B, T, C) -> (B, T, C) */
+/* (B, T, C) -> (B, T, C) */
+static by_tensor *block(by_graph *g, by_tensor *x, const arch_gpt2_config *c, by_model_io *io, int i,
+                        by_pattern pattern)
 {
     float out_std =
         c->std / sqrtf(2.0f * (float)c->layers); /* residual branches start smaller, the deeper the model */
@@ -67,6 +42,8 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
     h = nn_attention(g, "attn", h, h,
                      &(nn_attention_spec){.op = {.heads = c->heads,
                                                  .mask = BY_MASK_CAUSAL,
+                                                 .pattern = pattern,
+                                                 .empty_zero = pattern.kind != BY_PATTERN_FULL,
                                                  .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
                                                  .dropout = c->attn_drop,
                                                  .key_mask = by_io_input(io, "mask"),
@@ -96,14 +73,15 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt2_config *c, by_mode
 static const arch_head_row heads[] = {
     {BY_TASK_LM, arch_put_lm, "lm_head.weight", 0},
     {BY_TASK_CLASSIFY, arch_put_score, "score", 0},
-    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(gpt2_config, label_drop)},
+    {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(arch_gpt2_config, label_drop)},
     {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
     {.put = NULL},
 };
 
-static void build(by_graph *g, const void *config, by_model_io *io)
+void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io,
+                     by_pattern (*pattern)(const arch_gpt2_config *c, int layer))
 {
-    const gpt2_config *c = config;
+    const by_pattern full = {BY_PATTERN_FULL, 0, 0, 0, 0};
     by_scope_push(g, "transformer");
     by_tensor *x =
         nn_embedding(g, "wte", by_io_input(io, "tokens"), c->vocab, c->width, c->std); /* (B, T, C) */
@@ -111,7 +89,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     x = by_dropout(g, x, c->embd_drop);
     for (int i = 0; i < c->layers; i++) {
         arch_keep_hidden(g, io, x);
-        x = block(g, x, c, io, i);
+        x = block(g, x, c, io, i, pattern ? pattern(c, i) : full);
     }
     x = nn_layernorm(g, "ln_f", x, c->eps);
     arch_keep_hidden(g, io, x);
@@ -123,9 +101,14 @@ static void build(by_graph *g, const void *config, by_model_io *io)
                    &(arch_top){.config = c, .table = wte, .head = c->head, .std = c->std, .drop = 0.1f});
 }
 
-static by_status check(const void *config)
+static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    const gpt2_config *c = config;
+    arch_gpt2_build(g, config, io, NULL);
+}
+
+by_status arch_gpt2_check(const void *config)
+{
+    const arch_gpt2_config *c = config;
     return arch_check_heads(c->width, c->heads);
 }
 
@@ -143,17 +126,17 @@ const arch_family arch_gpt2 = {
     .prefix = "transformer.",
     .head = "lm_head.weight",
     .table = "transformer.wte.weight",
-    .head_offset = offsetof(gpt2_config, head),
-    .aliases = aliases,
+    .head_offset = offsetof(arch_gpt2_config, head),
+    .aliases = arch_gpt2_aliases,
     .keys = keys,
     .tokens = {50256, -1, -1},
     .packs = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(gpt2_config),
+    .config_size = sizeof(arch_gpt2_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
-    .check = check,
+    .check = arch_gpt2_check,
     .build = build,
 };

@@ -15,7 +15,8 @@ typedef enum arch_field_kind {
     ARCH_FIELD_INT,
     ARCH_FIELD_FLOAT,
     ARCH_FIELD_BOOL,
-    ARCH_FIELD_ACT
+    ARCH_FIELD_ACT,
+    ARCH_FIELD_CHOICE /* one of several words; in the struct an int, its place among them */
 } arch_field_kind;
 typedef enum arch_role {
     ARCH_ROLE_NONE,
@@ -39,7 +40,11 @@ typedef enum arch_role {
     ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
     ARCH_ROLE_REUSE,  /* positions of a segment that are remembered, the first ones */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
-    ARCH_ROLE_TIED    /* the configuration ties the head to the table of embeddings */
+    ARCH_ROLE_TIED,   /* the configuration ties the head to the table of embeddings */
+    ARCH_ROLE_PATTERN, /* of sparse attention, by name, */
+    ARCH_ROLE_SHARING, /* how layers or heads share its sets, by name, */
+    ARCH_ROLE_STRIDE,  /* its length, */
+    ARCH_ROLE_SUMMARY  /* and its summary columns */
 } arch_role;
 typedef struct arch_field {
     const char *key;
@@ -67,6 +72,11 @@ typedef struct arch_field {
 #define ARCH_ACT_FIELD(type, member, key, fallback)                                 \
     {                                                                               \
         key, ARCH_FIELD_ACT, offsetof(type, member), fallback, 0, 0, ARCH_ROLE_NONE \
+    }
+/* The words of the role, of which the first is the default. */
+#define ARCH_CHOICE_FIELD(type, member, key, role)                       \
+    {                                                                    \
+        key, ARCH_FIELD_CHOICE, offsetof(type, member), 0, 0, 1000, role \
     }
 
 /* A key of config.json that is no field. One that names no neutral value is read elsewhere or harmless. */
@@ -183,7 +193,7 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl, arch_reformer, arch_xlnet;
+    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -200,6 +210,12 @@ bool arch_key_known(const arch_family *a, const char *key);
 double arch_config_get(const arch_family *a, const void *config, arch_role role);
 bool arch_config_set(const arch_family *a, void *config, arch_role role, double value);
 bool arch_has(const arch_family *a, arch_role role);
+/* The same for a choice by its word: NULL when the architecture has none of that role; an error that lists the
+ * words when it is none of them. */
+const char *arch_config_choice(const arch_family *a, const void *config, arch_role role);
+by_status arch_config_choose(const arch_family *a, void *config, arch_role role, const char *word);
+by_status arch_choice_parse(const arch_field *f, const char *word, int *to);
+const char *arch_choice_word(arch_role role, int i); /* NULL beyond the last */
 void arch_config_defaults(const arch_family *a, void *config);
 
 /* Names of activations as config.json spells them. False for an unknown one. */
@@ -316,6 +332,43 @@ by_tensor *arch_adaptive_loss(by_graph *g, const by_model_io *io, by_tensor *tar
                               bool own);
 extern const by_input_info arch_adaptive_inputs[];
 extern const arch_alias arch_adaptive_copies[]; /* tensors of files that repeat the embedding's */
+
+/* ---- what the relatives of GPT-2 share (gpt2.c) ------------------------------------------------- */
+
+typedef struct arch_gpt2_config {
+    int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
+    float eps, std, embd_drop, attn_drop, resid_drop;
+    float label_drop; /* negative: 0.1 */
+    by_act act;
+    bool scale_weights, scale_by_layer;
+    arch_head head;
+} arch_gpt2_config;
+/* `type` begins with an arch_gpt2_config called `member`. */
+#define ARCH_GPT2_FIELDS(type, member, vocabulary, length, activation)                                       \
+    ARCH_INT_FIELD(type, member vocab, "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),               \
+        ARCH_INT_FIELD(type, member context, "n_positions", length, 1, 1 << 24, ARCH_ROLE_CONTEXT),          \
+        ARCH_INT_FIELD(type, member width, "n_embd", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),                      \
+        ARCH_INT_FIELD(type, member layers, "n_layer", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),              \
+        ARCH_INT_FIELD(type, member heads, "n_head", 12, 1, 4096, ARCH_ROLE_HEADS),                          \
+        ARCH_INT_FIELD(type, member inner, "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),                       \
+        ARCH_ACT_FIELD(type, member act, "activation_function", activation),                                 \
+        ARCH_FLOAT_FIELD(type, member resid_drop, "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),          \
+        ARCH_FLOAT_FIELD(type, member embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),            \
+        ARCH_FLOAT_FIELD(type, member attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),            \
+        ARCH_FLOAT_FIELD(type, member eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),                \
+        ARCH_FLOAT_FIELD(type, member std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),                \
+        ARCH_BOOL_FIELD(type, member scale_weights, "scale_attn_weights", true),                             \
+        ARCH_BOOL_FIELD(type, member scale_by_layer, "scale_attn_by_inverse_layer_idx", false),              \
+        ARCH_FLOAT_FIELD(type, member label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),    \
+    {                                                                                                        \
+        "tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(type, member head.tied), true, 0, 1, ARCH_ROLE_TIED \
+    }
+extern const arch_alias arch_gpt2_aliases[];
+/* The model with its heads. pattern: that of each layer, where queries that see no key give zeros; NULL: all
+ * keys up to their own. */
+void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io,
+                     by_pattern (*pattern)(const arch_gpt2_config *c, int layer));
+by_status arch_gpt2_check(const void *config);
 
 /* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
 

@@ -4,11 +4,19 @@
 #include "models/models.h"
 
 static const arch_family *const architectures[] = {
-    &arch_gpt2,       &arch_gpt,        &arch_bert,       &arch_roberta,  &arch_xlm_roberta,
-    &arch_camembert,  &arch_distilbert, &arch_albert,     &arch_xlm,      &arch_transformer,
-    &arch_marian,     &arch_t5,         &arch_mt5,        &arch_umt5,     &arch_bart,
-    &arch_mbart,      &arch_pegasus,    &arch_llama,      &arch_gptj,     &arch_linformer,
-    &arch_longformer, &arch_big_bird,   &arch_transfo_xl, &arch_reformer, &arch_xlnet,
+    &arch_gpt2,        &arch_gpt,
+    &arch_bert,        &arch_roberta,
+    &arch_xlm_roberta, &arch_camembert,
+    &arch_distilbert,  &arch_albert,
+    &arch_xlm,         &arch_transformer,
+    &arch_marian,      &arch_t5,
+    &arch_mt5,         &arch_umt5,
+    &arch_bart,        &arch_mbart,
+    &arch_pegasus,     &arch_llama,
+    &arch_gptj,        &arch_linformer,
+    &arch_longformer,  &arch_big_bird,
+    &arch_transfo_xl,  &arch_reformer,
+    &arch_xlnet,       &arch_sparse_transformer,
 };
 
 int arch_count(void)
@@ -68,7 +76,8 @@ double arch_config_get(const arch_family *a, const void *config, arch_role role)
     for (int i = 0; i < a->n_fields; i++) {
         const char *at = (const char *)config + a->fields[i].offset;
         if (a->fields[i].role == role)
-            return a->fields[i].kind == ARCH_FIELD_INT    ? *(const int *)at
+            return a->fields[i].kind == ARCH_FIELD_INT || a->fields[i].kind == ARCH_FIELD_CHOICE
+                       ? *(const int *)at
                    : a->fields[i].kind == ARCH_FIELD_BOOL ? *(const bool *)at
                                                           : (double)*(const float *)at;
     }
@@ -94,6 +103,53 @@ bool arch_config_set(const arch_family *a, void *config, arch_role role, double 
     return any;
 }
 
+const char *arch_choice_word(arch_role role, int i)
+{
+    static const char *const patterns[] = {"strided", "fixed"}, *const modes[] = {"merged", "alternating",
+                                                                                  "heads"};
+    const bool pattern = role == ARCH_ROLE_PATTERN;
+    return i >= (pattern ? BY_COUNT(patterns) : BY_COUNT(modes)) ? NULL : pattern ? patterns[i] : modes[i];
+}
+
+by_status arch_choice_parse(const arch_field *f, const char *word, int *to)
+{
+    base_buf known = {0};
+    const char *one;
+    for (int i = 0; (one = arch_choice_word(f->role, i)) != NULL; i++) {
+        if (strcmp(one, word) == 0) {
+            base_buf_free(&known);
+            *to = i;
+            return BY_OK;
+        }
+        base_buf_printf(&known, "%s%s", i ? ", " : "", one);
+    }
+    base_fail(BY_ERR_ARGUMENT, "%s: unknown value \"%s\"; there are: %s", f->key, word,
+              known.data ? known.data : "");
+    base_buf_free(&known);
+    return BY_ERR_ARGUMENT;
+}
+
+static const arch_field *choice_of(const arch_family *a, arch_role role)
+{
+    for (int i = 0; i < a->n_fields; i++)
+        if (a->fields[i].role == role && a->fields[i].kind == ARCH_FIELD_CHOICE)
+            return &a->fields[i];
+    return NULL;
+}
+
+const char *arch_config_choice(const arch_family *a, const void *config, arch_role role)
+{
+    const arch_field *f = choice_of(a, role);
+    return f ? arch_choice_word(role, *(const int *)((const char *)config + f->offset)) : NULL;
+}
+
+by_status arch_config_choose(const arch_family *a, void *config, arch_role role, const char *word)
+{
+    const arch_field *f = choice_of(a, role);
+    return f ? arch_choice_parse(f, word, (int *)((char *)config + f->offset))
+             : base_fail(BY_ERR_ARGUMENT, "%s has no attention patterns", a->title);
+}
+
 bool arch_has(const arch_family *a, arch_role role)
 {
     for (int i = 0; i < a->n_fields; i++)
@@ -108,6 +164,7 @@ void arch_config_defaults(const arch_family *a, void *config)
         char *at = (char *)config + a->fields[i].offset;
         switch (a->fields[i].kind) {
         case ARCH_FIELD_INT:
+        case ARCH_FIELD_CHOICE:
             *(int *)at = (int)a->fields[i].fallback;
             break;
         case ARCH_FIELD_FLOAT:

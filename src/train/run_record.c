@@ -70,6 +70,14 @@ static void record_names(const train_run *r, train_record *out)
     train_record_text(out, "languages", r->languages, TRAIN_SAME);
 }
 
+static void record_pattern(const by_model *m, train_record *out)
+{
+    train_record_text(out, "attention", arch_config_choice(m->arch, m->config, ARCH_ROLE_PATTERN),
+                      TRAIN_SAME);
+    train_record_text(out, "attention_mode", arch_config_choice(m->arch, m->config, ARCH_ROLE_SHARING),
+                      TRAIN_SAME);
+}
+
 /* A run may be made longer; fewer steps are fine where the schedule does not depend on their number. */
 static train_rule steps_rule(const train_run *r)
 {
@@ -126,6 +134,8 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"pre_norm", arch_config_get(m->arch, m->config, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
         {"kv_heads", arch_config_get(m->arch, m->config, ARCH_ROLE_KV_HEADS), TRAIN_YOUNGER},
         {"memory", by_model_memory(m), TRAIN_YOUNGER},
+        {"stride", arch_config_get(m->arch, m->config, ARCH_ROLE_STRIDE), TRAIN_YOUNGER},
+        {"summary", arch_config_get(m->arch, m->config, ARCH_ROLE_SUMMARY), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
         {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
     };
@@ -148,6 +158,7 @@ by_status train_run_record(void *self, train_record *out)
     }
     record_origin(r, out);
     record_names(r, out);
+    record_pattern(asked ? asked : r->model, out);
     record_numbers(r, asked ? asked : r->model, out);
     by_model_free(asked);
     return BY_OK;

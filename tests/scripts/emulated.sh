@@ -22,6 +22,10 @@ verify() { # CASE TYPE
 for case in gpt2-lm gpt2-classify gpt-lm gptj-lm train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation; do
     verify $case f32
 done
+for mode in merged alternating heads; do
+    verify sparse-strided-lm-$mode f32
+    verify sparse-fixed-lm-$mode f32
+done
 verify gpt2-lm bf16
 for case in gpt2 bert t5; do
     check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/verify/$case" --device cuda
