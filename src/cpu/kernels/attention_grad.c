@@ -410,11 +410,11 @@ static by_status FN(back_all)(const attention_back *g)
 {
     const attention *a = &g->a;
     const int64_t heads = a->batch * a->kv_heads;
-    const int64_t by_key = heads * tiles_of_keys(g);
-    const int64_t by_query = a->batch * a->heads * groups_of(g) * tiles_of_queries(g);
+    const int64_t key_parts = heads * tiles_of_keys(g);
+    const int64_t query_parts = a->batch * a->heads * groups_of(g) * tiles_of_queries(g);
     const double work =
         2.5 * (double)a->batch * a->heads * (double)a->queries * (double)most_keys(g) * a->dim;
-    const int threads = threads_for(a, BY_MAX(by_key, by_query), work);
+    const int threads = threads_for(a, BY_MAX(key_parts, query_parts), work);
     if (g->view && !g->view->shared) {
         BY_BRANCH("groups with keys of their own");
         return FN(back_parts)(g, heads * groups_of(g), most_keys(g), threads, cut_groups);
