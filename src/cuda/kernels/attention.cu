@@ -381,6 +381,8 @@ extern "C" by_status cuda_attention(gr_exec *e, gr_node *n)
 #ifdef BY_CUDA_HOPPER
     if (cuda_hopper_attention_takes(x->cuda, n))
         return cuda_hopper_attention(x, n);
+    if (cuda_hopper_views_takes(x->cuda, n))
+        return cuda_hopper_views(x, n);
 #endif
     if (a.dropout)
         BY_BRANCH("dropout");

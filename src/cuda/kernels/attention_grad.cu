@@ -402,6 +402,8 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
         return cuda_hopper_whole_grad(x, n);
     if (cuda_hopper_attention_grad_takes(x->cuda, n))
         return cuda_hopper_attention_grad(x, n);
+    if (cuda_hopper_views_grad_takes(x->cuda, n))
+        return cuda_hopper_views_grad(x, n);
 #endif
     const by_dtype type = n->in[0]->type;
     attention_back g = {};

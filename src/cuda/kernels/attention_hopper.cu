@@ -2,7 +2,7 @@
  * softmax follows Shah et al. 2024). 16-bit types, heads of 64 or 128, no mask except causal and key masks;
  * the general kernels do the rest. */
 #include "cuda/kernels/attention_hopper.cuh"
-#include "cuda/kernels/hopper_node.cuh"
+#include "cuda/kernels/hopper_views.cuh"
 
 namespace
 {
@@ -60,6 +60,37 @@ static __device__ __forceinline__ void shrink(float (&d)[PARTS][32], const float
         d[i / 32][i % 32] *= fix[i / 2 % 2];
 }
 
+/* The end of a tile in a band, whose sums are y and run: writes y and the log-sum-exp, or combines them with
+ * those of other keys that are already there. A query that attends to nothing gives zeros. */
+template <class J>
+static __device__ __forceinline__ void put_band(const hopper_args &a, const walk &w, int row,
+                                                const running &run, float (&y)[J::PARTS][32])
+{
+    const int b = w.head / a.heads, h = w.head % a.heads;
+    float factor[2], old[2] = {0, 0}, lse[2];
+    for (int i = 0; i < 2; i++) {
+        const float own = run.sum[i] == 0 ? -INFINITY : run.top[i] * a.scale + logf(run.sum[i]);
+        const float there =
+            a.layout.add && row + 8 * i < a.queries ? a.lse[lse_at<J>(a, w, row + 8 * i)] : -INFINITY;
+        const float most = fmaxf(own, there), less = most == -INFINITY ? 0 : most;
+        const float sum = expf(own - less) + expf(there - less);
+        lse[i] = less + logf(sum);
+        factor[i] = run.sum[i] == 0 ? 0 : expf(own - less) / (sum * run.sum[i]);
+        old[i] = sum == 0 ? 0 : expf(there - less) / sum;
+    }
+    __syncwarp(); /* all lanes of a row have read what one of them overwrites */
+    for (int i = 0; i < 2 && a.lse; i++)
+        if (threadIdx.x % 4 == 0 && row + 8 * i < a.queries)
+            a.lse[lse_at<J>(a, w, row + 8 * i)] = lse[i];
+    if (!a.out[0].at)
+        return;
+    const head_rows to = band_at(a, a.out[0], b);
+    shrink(y, factor);
+    if (a.layout.add)
+        add_stored<typename J::T>(to, 0, h, row, a.queries, y, old[0], old[1]);
+    store_rows<typename J::T>(to, 0, h, row, a.queries, y, 1, 1);
+}
+
 template <class J>
 static __device__ __forceinline__ void forward(const hopper_args &a, const space &s, int group)
 {
@@ -73,9 +104,10 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
         running run = {{-INFINITY, -INFINITY}, {0, 0}};
         float score[J::BLOCK / 2], y[J::PARTS][32], fix[2];
         uint32_t weights[J::BLOCK / 16][4];
-        int last[2], values;
+        edges edge;
+        int values;
         bool add = false;
-        last_keys(a, row, last);
+        find_edges<J>(a, b, row0, row, edge);
         passage p = enter_tile<J>(a, s, w, row0, r);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(q, s.fixed + slot.at * J::SLOT_BYTES, place);
@@ -88,8 +120,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             wgmma_commit();
             wgmma_wait<0>();
             hold(score);
-            if (is_cut<J>(a, row0, p.block))
-                hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+            if (cuts<J>(a, row0, p.block, edge))
+                hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
             if (J::MASKED)
                 hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
             running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
@@ -108,8 +140,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 wgmma_commit();
                 wgmma_wait<1>();
                 hold(score);
-                if (is_cut<J>(a, row0, p.block))
-                    hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+                if (cuts<J>(a, row0, p.block, edge))
+                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
                 if (J::MASKED)
                     hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
                 const bool raised = running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
@@ -135,14 +167,21 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
 
             run.sum[0] = quad_sum(run.sum[0]);
             run.sum[1] = quad_sum(run.sum[1]);
-            if (a.lse && c == 0)
+            leave_tile<J>(s, p, r);
+            if constexpr (J::BANDED)
+                put_band<J>(a, w, row, run, y);
+            if (!J::BANDED && a.lse && c == 0)
                 for (int i = 0; i < 2; i++)
                     if (row + 8 * i < a.queries)
                         a.lse[(int64_t)w.head * a.queries + row + 8 * i] =
                             J::MASKED && run.top[i] <= HIDDEN_SCORE ? -INFINITY
                                                                     : run.top[i] * a.scale + logf(run.sum[i]);
-            if (a.out[0].at)
+            if (!J::BANDED && a.out[0].at)
                 store_rows<T>(a.out[0], b, h, row, a.queries, y, 1 / run.sum[0], 1 / run.sum[1]);
+        } else if constexpr (J::BANDED) {
+            float none[J::PARTS][32] = {};
+            if (!a.layout.add)
+                put_band<J>(a, w, row, run, none);
         }
         if (!J::KEEP)
             release(s.fixed_empty + slot.at);
@@ -171,7 +210,65 @@ template <class T, bool MASKED> static by_status run_forward(cuda_exec *x, const
                                   : run_job<forward_of_128<T, MASKED>>(x, m);
 }
 
+/* ---- patterns ---------------------------------------------------------------------------------- */
+
+template <class T, int D, int GROUPS, int STAGES>
+using forward_band = job<T, forward_work, D, GROUPS, 64, STAGES, false, 2, true, false, true>;
+
+template <class T> static by_status run_forward_view(cuda_exec *x, const attention_node &m)
+{
+    if (m.attr->head_dim == 128)
+        return run_job<forward_band<T, 128, 2, 5>>(x, m);
+    return m.queries <= 128 ? run_job<forward_band<T, 64, 2, 8>>(x, m)
+                            : run_job<forward_band<T, 64, 4, 8>>(x, m);
+}
+
+template <class T> static by_status run_forward_views(cuda_exec *x, attention_node &m)
+{
+    const view_list v = views_of(m);
+    const size_t lse = m.lse ? 0 : sizeof(float) * (size_t)(m.batch * m.attr->spec.heads) * (size_t)m.queries;
+    const bool far = v.at[0].kind == SUMMARIES;
+    char *space = (char *)cuda_scratch(x, (far ? 2 * summary_bytes(m) : 0) + lse);
+    if (!m.lse && v.count > 1)
+        m.lse = (float *)(space + (far ? 2 * summary_bytes(m) : 0));
+    for (int i = 0; i < v.count; i++) {
+        const attention_node one = node_of_view(m, v.at[i], v.at[i].kind == NEAR && i > 0, space);
+        if (v.at[i].kind == SUMMARIES)
+            BY_TRY(copy_summaries(x, m, one));
+        BY_TRY(run_forward_view<T>(x, one));
+    }
+    return BY_OK;
+}
+
+/* Names the branch that the views of a node take. */
+static void mark_views(const attention_node &m)
+{
+    const view_list v = views_of(m);
+    if (v.at[0].kind == COLUMNS)
+        BY_BRANCH("warpgroups, columns");
+    if (v.at[0].kind == SUMMARIES)
+        BY_BRANCH("warpgroups, summaries");
+    if (v.count == 3)
+        BY_BRANCH("warpgroups, columns of two lengths");
+    if (v.at[v.count - 1].kind == NEAR)
+        BY_BRANCH("warpgroups, near keys");
+}
+
 } // namespace
+
+bool cuda_hopper_views_takes(const cuda_context *c, const gr_node *n)
+{
+    return takes<forward_band<bf16, 64, 4, 8>>(c, n, true) && !n->out[2] && has_views(n);
+}
+
+by_status cuda_hopper_views(cuda_exec *x, gr_node *n)
+{
+    attention_node m = node_of(n);
+    m.y = rows_of(n->out[0], 0);
+    m.lse = n->out[1] ? (float *)n->out[1]->data : NULL;
+    mark_views(m);
+    return n->in[0]->type == BY_BF16 ? run_forward_views<bf16>(x, m) : run_forward_views<f16>(x, m);
+}
 
 bool cuda_hopper_attention_takes(const cuda_context *c, const gr_node *n)
 {

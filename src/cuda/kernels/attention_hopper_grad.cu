@@ -4,7 +4,7 @@
  * them, attention_hopper_whole.cu does it in 5. */
 #include "cuda/kernels/attention_hopper.cuh"
 #include "cuda/kernels/hopper_keys.cuh"
-#include "cuda/kernels/hopper_node.cuh"
+#include "cuda/kernels/hopper_views.cuh"
 
 namespace
 {
@@ -73,12 +73,14 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
         operand<J> q, dy;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dq[J::PARTS][32], lse[2], delta[2];
         uint32_t ds[J::BLOCK / 16][4];
-        int last[2], before = -1;
+        edges edge;
+        int before = -1;
         bool blind[2] = {false, false};
-        last_keys(a, row, last);
+        find_edges<J>(a, b, row0, row, edge);
         for (int i = 0; i < 2; i++)
-            lse[i] = row + 8 * i < a.queries ? a.lse[(int64_t)w.head * a.queries + row + 8 * i] * 1.44269504f
-                                             : INFINITY;
+            lse[i] = row + 8 * i < a.queries ? a.lse[lse_at<J>(a, w, row + 8 * i)] * 1.44269504f : INFINITY;
+        for (int i = 0; i < 2 && J::BANDED; i++) /* a query that attends to nothing has no weights */
+            lse[i] = lse[i] == -INFINITY ? INFINITY : lse[i];
         passage p = enter_tile<J>(a, s, w, row0, r);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(q, fixed, place);
@@ -110,8 +112,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 wgmma_wait<1>();
                 hold(score);
                 hold(dp);
-                if (is_cut<J>(a, row0, p.block))
-                    hide_keys<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, last);
+                if (cuts<J>(a, row0, p.block, edge))
+                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
                 if (J::MASKED)
                     hide_masked<J>(a, score, b, p.block, c, -INFINITY);
                 if (J::MASKED && (blind[0] || blind[1]))
@@ -147,9 +149,12 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 before = stage;
             }
             if (a.out[0].at)
-                store_rows<T>(a.out[0], b, h, row, a.queries, dq, a.scale, a.scale);
+                put_rows<J>(a, a.out[0], b, h, row, a.queries, dq, a.scale);
+            leave_tile<J>(s, p, r);
         } else {
             take_stats();
+            if (J::BANDED)
+                put_zeros<J>(a, a.out[0], b, h, row, a.queries);
         }
         if (!J::KEEP)
             release(s.fixed_empty + slot.at);
@@ -194,7 +199,87 @@ template <class T, bool MASKED> static by_status run_backward(cuda_exec *x, cons
     return wide ? run_job<key_of_128<T, MASKED>>(x, m) : run_job<key_of_64<T, MASKED>>(x, m);
 }
 
+/* ---- patterns ---------------------------------------------------------------------------------- */
+
+template <class T> using query_band_64 = job<T, query_work, 64, 2, 64, 6, true, 1, true, false, true>;
+template <class T> using query_band_128 = job<T, query_work, 128, 2, 64, 4, false, 1, true, false, true>;
+template <class T> using key_band_64 = job<T, key_work, 64, 2, 64, 6, true, 1, true, false, true>;
+template <class T> using key_band_128 = job<T, key_work, 128, 2, 64, 4, false, 1, false, false, true>;
+
+template <class T> static by_status run_backward_view(cuda_exec *x, attention_node &m, bool add_keys)
+{
+    const bool wide = m.attr->head_dim == 128;
+    BY_TRY((wide ? run_job<query_band_128<T>>(x, m) : run_job<query_band_64<T>>(x, m)));
+    if (!m.grad[1].at && !m.grad[2].at)
+        return BY_OK;
+    m.layout.add = add_keys;
+    return wide ? run_job<key_band_128<T>>(x, m) : run_job<key_band_64<T>>(x, m);
+}
+
+/* Adds the gradients of the summaries to those of the positions, or writes these. */
+static by_status give_summaries(cuda_exec *x, const attention_node &m, const attention_node &view, bool add,
+                                by_dtype type)
+{
+    for (int i = 1; i < 3; i++)
+        if (m.grad[i].at)
+            BY_TRY(cuda_give_summaries(x, summaries_of(m), plain_rows(m.grad[i]), plain_rows(view.grad[i]),
+                                       add, type));
+    return BY_OK;
+}
+
+/* Room for the statistics of any of the views. */
+static size_t stats_of_views(const attention_node &m, const view_list &v)
+{
+    int64_t most = 0;
+    for (int i = 0; i < v.count; i++)
+        most = BY_MAX(most, (int64_t)v.at[i].count * round_up(v.at[i].rows, 64));
+    return sizeof(float2) * (size_t)(m.batch * m.attr->spec.heads) * (size_t)most;
+}
+
+template <class T> static by_status run_backward_views(cuda_exec *x, attention_node m, by_dtype type)
+{
+    const view_list v = views_of(m);
+    const size_t stats = stats_of_views(m, v);
+    const bool far = v.at[0].kind == SUMMARIES;
+    char *space = (char *)cuda_scratch(x, stats + (far ? 4 * summary_bytes(m) : 0));
+    m.stats = (float2 *)space;
+    attention_node first = {};
+    for (int i = 0; i < v.count; i++) {
+        const bool add = v.at[i].kind == NEAR && i > 0;
+        attention_node one = node_of_view(m, v.at[i], add, space + stats);
+        if (i == 0)
+            first = one;
+        if (v.at[i].kind == SUMMARIES)
+            BY_TRY(copy_summaries(x, m, one));
+        BY_TRY(run_backward_view<T>(x, one, add && !far));
+    }
+    return far ? give_summaries(x, m, first, v.count > 1, type) : BY_OK;
+}
+
 } // namespace
+
+bool cuda_hopper_views_grad_takes(const cuda_context *c, const gr_node *n)
+{
+    return takes<key_band_64<bf16>>(c, n, true) && has_views(n);
+}
+
+by_status cuda_hopper_views_grad(cuda_exec *x, gr_node *n)
+{
+    attention_node m = node_of(n);
+    m.y = rows_of(n->in[GR_ATT_Y], 0);
+    m.lse = (float *)n->in[GR_ATT_LSE]->data;
+    m.dy = rows_of(n->in[GR_ATT_DY], 0);
+    rows_of_qkv(m.attr, n->out, m.grad);
+    const view_list v = views_of(m);
+    if (v.at[0].kind == COLUMNS)
+        BY_BRANCH("gradient by warpgroups, columns");
+    if (v.at[0].kind == SUMMARIES)
+        BY_BRANCH("gradient by warpgroups, summaries");
+    if (v.count == 1)
+        BY_BRANCH("gradient by warpgroups, one view");
+    const by_dtype type = n->in[0]->type;
+    return type == BY_BF16 ? run_backward_views<bf16>(x, m, type) : run_backward_views<f16>(x, m, type);
+}
 
 bool cuda_hopper_attention_grad_takes(const cuda_context *c, const gr_node *n)
 {

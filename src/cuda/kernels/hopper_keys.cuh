@@ -62,8 +62,9 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
         operand<J, BOTH> v;
         float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32];
         uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
-        int first[2], before = -1;
-        first_queries<J>(a, b, row, first);
+        edges edge;
+        int before = -1;
+        find_edges<J>(a, b, row0, row, edge);
         passage p = enter_keys<J>(a, s, w, row0, r, passed);
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         take_operand(k, fixed, place);
@@ -86,8 +87,8 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                     wgmma_wait<0>();
                 hold(score);
                 hold(dp);
-                if (is_cut_turned<J>(a, row0, p.block))
-                    hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
+                if (cuts<J>(a, row0, p.block, edge))
+                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
                 through_softmax_turned<J>(a, score, dp, stats_at<J>(s, stage));
                 hold(score);
                 hold(dp);
@@ -136,9 +137,13 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 before = stage;
             }
             if (a.out[0].at)
-                store_rows<T>(a.out[0], b, h, row, a.keys, dk, a.scale, a.scale);
+                put_rows<J>(a, a.out[0], b, h, row, a.keys, dk, a.scale);
             if (a.out[1].at)
-                store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
+                put_rows<J>(a, a.out[1], b, h, row, a.keys, dv, 1);
+            leave_tile<J>(s, p, r);
+        } else if (J::BANDED) { /* no query attends to these keys */
+            put_zeros<J>(a, a.out[0], b, h, row, a.keys);
+            put_zeros<J>(a, a.out[1], b, h, row, a.keys);
         }
         if (!BOTH)
             release(s.fixed_empty + slot.at);

@@ -9,7 +9,7 @@ namespace
 
 static head_rows rows_of(const by_tensor *t, int64_t first)
 {
-    head_rows r = {NULL, 0, 0};
+    head_rows r = {};
     if (t) {
         r.at = (char *)t->data + first * 2;
         r.row = t->dim[2];
@@ -38,6 +38,8 @@ struct attention_node {
     float *lse;
     float2 *stats;
     float4 *sums;
+    struct band band; /* BANDED: see hopper_args */
+    band_layout layout;
 };
 
 static int round_up(int n, int to)
@@ -102,10 +104,14 @@ static inline attention_node grad_node_of(cuda_exec *x, const gr_node *n, size_t
     return m;
 }
 
+template <class J>
 static by_status map_rows(tile_map *map, const attention_node &m, const head_rows &r, int rows, int heads,
                           int box)
 {
-    const int d = m.attr->head_dim;
+    const int d = m.attr->head_dim, columns = m.layout.columns;
+    if (J::BANDED) /* see load_rows */
+        return tile_map_make(map, r.at, d * heads, rows, columns, m.batch / columns, r.row * 2, r.column * 2,
+                             r.batch * 2, box);
     return tile_map_make(map, r.at, d, rows, heads, m.batch, r.row * 2, d * 2, r.batch * 2, box);
 }
 
@@ -126,21 +132,21 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
     const int h = at->spec.heads, hk = at->spec.kv_heads;
     hopper_args a = {};
     if (J::TURNED) {
-        BY_TRY(map_rows(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
-        BY_TRY(map_rows(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
-        BY_TRY(map_rows(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
-        BY_TRY(map_rows(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
+        BY_TRY(map_rows<J>(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
+        BY_TRY(map_rows<J>(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
+        BY_TRY(map_rows<J>(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
+        BY_TRY(map_rows<J>(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
         a.out[0] = m.grad[1];
         a.out[1] = m.grad[2];
         a.out[2] = m.grad[0];
     } else {
-        BY_TRY(map_rows(&a.fixed[0], m, m.in[0], m.queries, h, J::ROWS));
+        BY_TRY(map_rows<J>(&a.fixed[0], m, m.in[0], m.queries, h, J::ROWS));
         if (J::KIND == QUERY_GRAD) {
-            BY_TRY(map_rows(&a.fixed[1], m, m.dy, m.queries, h, J::ROWS));
-            BY_TRY(map_rows(&a.fixed[2], m, m.y, m.queries, h, J::ROWS));
+            BY_TRY(map_rows<J>(&a.fixed[1], m, m.dy, m.queries, h, J::ROWS));
+            BY_TRY(map_rows<J>(&a.fixed[2], m, m.y, m.queries, h, J::ROWS));
         }
-        BY_TRY(map_rows(&a.moving[0], m, m.in[1], m.keys, hk, J::BLOCK));
-        BY_TRY(map_rows(&a.moving[1], m, m.in[2], m.keys, hk, J::BLOCK));
+        BY_TRY(map_rows<J>(&a.moving[0], m, m.in[1], m.keys, hk, J::BLOCK));
+        BY_TRY(map_rows<J>(&a.moving[1], m, m.in[2], m.keys, hk, J::BLOCK));
         a.out[0] = J::KIND == FORWARD ? m.y : m.grad[0];
     }
     a.seen = m.seen;
@@ -148,13 +154,15 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
     a.equal = 1.0f / (float)m.keys;
     a.lse = m.lse;
     a.stats = m.stats;
-    a.pad = round_up(m.queries, 128);
+    a.pad = round_up(m.queries, J::BANDED ? 64 : 128);
     a.queries = m.queries;
     a.keys = m.keys;
     a.heads = h;
     a.kv_heads = hk;
     a.group = h / hk;
-    a.causal = at->spec.mask == BY_MASK_CAUSAL;
+    a.band = m.band;
+    a.layout = m.layout;
+    a.causal = J::BANDED ? m.band.rising : at->spec.mask == BY_MASK_CAUSAL;
     a.scale = at->spec.scale;
     a.scale_log2 = (float)(at->spec.scale * 1.4426950408889634);
     const int heads = m.batch * (J::TURNED ? hk : h);
@@ -188,7 +196,8 @@ static bool aligned(const by_tensor *t)
     return !t || (uintptr_t)t->data % 16 == 0;
 }
 
-template <class J> static bool takes(const cuda_context *c, const gr_node *n)
+/* For nodes without a pattern; with one, hopper_views.cuh also has a say. */
+template <class J> static bool takes(const cuda_context *c, const gr_node *n, bool pattern = false)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const by_tensor *q = n->in[0];
@@ -198,7 +207,7 @@ template <class J> static bool takes(const cuda_context *c, const gr_node *n)
         (at->head_dim != 64 && at->head_dim != 128) || at->spec.dropout > 0 || !(at->spec.scale > 0))
         return false;
     if (n->in[GR_ATT_PREFIX] || n->in[GR_ATT_BIAS] || n->in[GR_ATT_RELATIVE] || n->in[GR_ATT_PAIR_MASK] ||
-        at->spec.pattern.kind != BY_PATTERN_FULL || at->spec.empty_zero)
+        (!pattern && (at->spec.pattern.kind != BY_PATTERN_FULL || at->spec.empty_zero)))
         return false;
     /* With two masks, a query that attends to nothing would need the keys that the other mask excludes. */
     if (n->in[GR_ATT_KEY_MASK] && at->spec.mask == BY_MASK_CAUSAL)

@@ -165,6 +165,73 @@ static __device__ __forceinline__ void store_rows(const head_rows &to, int b, in
     }
 }
 
+/* Adds the rows that `to` already has, times a factor of each, to d: as store_rows writes them. */
+template <class T, int PARTS>
+static __device__ __forceinline__ void add_stored(const head_rows &to, int b, int head, int row, int end,
+                                                  float (&d)[PARTS][32], float low, float high)
+{
+    const int c = threadIdx.x % 4;
+    const T *at = (const T *)to.at + b * to.batch + row * to.row + head * PARTS * 64 + 8 * c;
+    BY_UNROLL
+    for (int i = 0; i < PARTS * 4; i++) {
+        const int part = i / 4, half = i / 2 % 2, j = i % 2;
+        uint4 old = {0, 0, 0, 0};
+        if (row + 8 * half < end)
+            old = *(const uint4 *)(at + part * 64 + 8 * half * to.row + 32 * j);
+        uint32_t four[4] = {old.x, old.y, old.z, old.w};
+        turn_quad(four, c); /* its own inverse */
+        BY_UNROLL
+        for (int k = 0; k < 8; k++) {
+            const float x = to_float(T{(uint16_t)(four[k / 2] >> (k % 2 * 16))});
+            float &sum = d[part][2 * (4 * (2 * j + k / 4) + k / 2 % 2 * 2 + half) + k % 2];
+            sum += x * (half ? high : low);
+        }
+    }
+}
+
+/* ---- rows in a band: see hopper_band.cuh ------------------------------------------------------ */
+
+/* The rows of sequence b; sequence 0 of the result. */
+static __device__ __forceinline__ head_rows band_at(const hopper_args &a, head_rows r, int b)
+{
+    r.at = (char *)r.at + 2 * (b / a.layout.columns * r.batch + b % a.layout.columns * r.column);
+    return r;
+}
+
+/* The place of the log-sum-exp of a row of the current head. */
+template <class J>
+static __device__ __forceinline__ int64_t lse_at(const hopper_args &a, const walk &w, int row)
+{
+    if constexpr (J::BANDED)
+        return band_lse_at(a.layout, w.head / a.heads, w.head % a.heads, row);
+    return (int64_t)w.head * a.queries + row;
+}
+
+/* Writes d times `factor`, or adds it to what is there. In a job that is not BANDED, it is store_rows. */
+template <class J>
+static __device__ __forceinline__ void put_rows(const hopper_args &a, const head_rows &to, int b, int head,
+                                                int row, int end, float (&d)[J::PARTS][32], float factor)
+{
+    typedef typename J::T T;
+    if constexpr (J::BANDED) {
+        const head_rows own = band_at(a, to, b);
+        if (a.layout.add)
+            add_stored<T>(own, 0, head, row, end, d, 1 / factor, 1 / factor);
+        store_rows<T>(own, 0, head, row, end, d, factor, factor);
+    } else {
+        store_rows<T>(to, b, head, row, end, d, factor, factor);
+    }
+}
+/* The same for rows without any pair. */
+template <class J>
+static __device__ __forceinline__ void put_zeros(const hopper_args &a, const head_rows &to, int b, int head,
+                                                 int row, int end)
+{
+    float zero[J::PARTS][32] = {};
+    if (to.at && !a.layout.add)
+        put_rows<J>(a, to, b, head, row, end, zero, 1);
+}
+
 /* ---- the causal mask ------------------------------------------------------------------------- */
 
 /* The last keys visible to a thread's two rows. */
@@ -235,6 +302,48 @@ static __device__ __forceinline__ void hide_queries(float (&s)[N / 2], int query
     BY_UNROLL
     for (int i = 0; i < N / 2; i++)
         s[i] = query + i / 4 * 8 + i % 2 < first[i / 2 % 2] ? -INFINITY : s[i];
+}
+
+/* ---- what is masked for a thread's two rows, in any job ---------------------------------------- */
+
+struct edges {
+    int at[2];           /* the last key, or TURNED the first query */
+    band_range range[2]; /* BANDED: of the moving side, and the rows that all 64 of the warpgroup see */
+    band_range inner;
+};
+/* row0: the first of the warpgroup. */
+template <class J>
+static __device__ __forceinline__ void find_edges(const hopper_args &a, int b, int row0, int row, edges &e)
+{
+    if constexpr (J::BANDED) {
+        band_rows<J::TURNED>(a.band, a.queries, a.keys, row, e.range);
+        e.inner = band_inner<J::TURNED>(a.band, a.queries, a.keys, row0);
+    } else if constexpr (J::TURNED)
+        first_queries<J>(a, b, row, e.at);
+    else
+        last_keys(a, row, e.at);
+}
+/* Returns true if a block needs hide_cut for the 64 rows from `row`. */
+template <class J>
+static __device__ __forceinline__ bool cuts(const hopper_args &a, int row, int block, const edges &e)
+{
+    if constexpr (J::BANDED)
+        return block * J::BLOCK < e.inner.from || (block + 1) * J::BLOCK > e.inner.to;
+    else if constexpr (J::TURNED)
+        return is_cut_turned<J>(a, row, block);
+    else
+        return is_cut<J>(a, row, block);
+}
+/* at: the moving row of s[0]. */
+template <class J>
+static __device__ __forceinline__ void hide_cut(float (&s)[J::BLOCK / 2], int at, const edges &e)
+{
+    if constexpr (J::BANDED)
+        hide_outside<J::BLOCK>(s, at, e.range);
+    else if constexpr (J::TURNED)
+        hide_queries<J::BLOCK>(s, at, e.at);
+    else
+        hide_keys<J::BLOCK>(s, at, e.at);
 }
 
 /* The softmax statistics of the queries in a stage. */

@@ -13,17 +13,18 @@
 #ifndef BY_CUDA_KERNELS_HOPPER_TILES_CUH
 #define BY_CUDA_KERNELS_HOPPER_TILES_CUH
 
-#include "cuda/kernels/wgmma.cuh"
+#include "cuda/kernels/hopper_band.cuh"
 
 namespace
 {
 
 enum job_kind { FORWARD, QUERY_GRAD, KEY_GRAD, WHOLE_GRAD };
 
-/* Rows of heads in memory: element (b, t, h, d) is at b * batch + t * row + h * D + d. */
+/* Rows of heads in memory: element (b, t, h, d) is at b * batch + t * row + h * D + d. In a BANDED job, b is
+ * the batch row and its columns are `column` elements apart. */
 struct head_rows {
     void *at;
-    int64_t row, batch;
+    int64_t row, batch, column;
 };
 
 /* How tiles are distributed over the thread blocks. A tile takes longer, the more a causal mask lets it see.
@@ -50,13 +51,16 @@ struct hopper_args {
     bool causal;
     float scale, scale_log2; /* of the scores; times log2(e) */
     float equal;             /* MASKED: 1 / keys */
+    struct band band;        /* BANDED: the pairs, and where the rows lie */
+    band_layout layout;
 };
 
 /* The configuration of a block. WORK: the part of the warpgroups, a struct with KIND and run<job>(args,
  * space, group). KEEP: the fixed operands are in registers. SLOTS: number of tiles whose fixed operands fit.
- * OVERLAP: the next scores are computed before the current ones are used up. MASKED: there is a key mask. */
+ * OVERLAP: the next scores are computed before the current ones are used up. MASKED: there is a key mask. BANDED:
+ * `band` says who attends to whom, and `causal` only which tiles are long. */
 template <class T_, class WORK_, int D_, int GROUPS_, int BLOCK_, int STAGES_, bool KEEP_, int SLOTS_ = 1,
-          bool OVERLAP_ = true, bool MASKED_ = false>
+          bool OVERLAP_ = true, bool MASKED_ = false, bool BANDED_ = false>
 struct job {
     static_assert(STAGES_ >= 3, "two are held while the third is waited for");
     typedef T_ T;
@@ -64,7 +68,7 @@ struct job {
     static constexpr job_kind KIND = WORK::KIND;
     enum : bool { TURNED = KIND == KEY_GRAD || KIND == WHOLE_GRAD }; /* keys are the fixed side */
     static constexpr int D = D_, GROUPS = GROUPS_, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
-    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_, MASKED = MASKED_ };
+    enum : bool { KEEP = KEEP_, OVERLAP = OVERLAP_, MASKED = MASKED_, BANDED = BANDED_ };
     enum : int { PARTS = D_ / TILE_COLS };
     static constexpr int ROWS = 64 * GROUPS;
     static constexpr int SUMMERS = KIND == WHOLE_GRAD ? 1 : 0; /* one more warpgroup: see WHOLE_GRAD */
@@ -129,19 +133,30 @@ template <class J> static __device__ __forceinline__ int place_of(const walk &w,
  * all. */
 struct passage {
     int left, block, member; /* remaining; the current block, and the head of the group */
+    int after;               /* BANDED: blocks of the tile that follow and do not concern the rows */
 };
+/* Positioned before the first of the given blocks. */
+template <class J>
+static __device__ __forceinline__ passage passage_between(const hopper_args &a, band_range blocks)
+{
+    const int count = blocks.to - blocks.from;
+    return J::TURNED ? passage{count * a.group, blocks.from - 1, a.group - 1, 0}
+                     : passage{count, blocks.to, 0, 0};
+}
 /* Positioned before the first block that passes rows [row, row + n). */
 template <class J> static __device__ __forceinline__ passage passage_of(const hopper_args &a, int row, int n)
 {
+    if constexpr (J::BANDED)
+        return passage_between<J>(a, band_blocks<J::TURNED, J::BLOCK>(a.band, a.queries, a.keys, row, n));
     const int ahead = a.keys - a.queries; /* query t attends to keys up to ahead + t */
     if (J::TURNED) {
         const int low = a.causal ? max(0, row - ahead) / J::BLOCK : 0;
         const int count = row < a.keys ? (a.queries + J::BLOCK - 1) / J::BLOCK - low : 0;
-        return passage{count * a.group, low - 1, a.group - 1};
+        return passage{count * a.group, low - 1, a.group - 1, 0};
     }
     const int seen = a.causal ? min(a.keys, ahead + row + n) : a.keys;
     const int count = row < a.queries ? (seen + J::BLOCK - 1) / J::BLOCK : 0;
-    return passage{count, count, 0};
+    return passage{count, count, 0, 0};
 }
 template <class J> static __device__ __forceinline__ void next_block(const hopper_args &a, passage &p)
 {
@@ -189,6 +204,18 @@ template <class J> static __device__ __forceinline__ space space_of(unsigned cha
 
 /* ---- the warp that loads the tiles: one thread of it ----------------------------------------- */
 
+/* Head h of sequence b: heads lie side by side. BANDED: the third axis of the map is that of the columns. */
+template <class J>
+static __device__ __forceinline__ void load_rows(const hopper_args &a, void *to, const tile_map *map,
+                                                 uint64_t *full, int part, int row, int h, int b)
+{
+    if constexpr (J::BANDED)
+        load_tile(to, map, full, h * J::D + part * TILE_COLS, row, b % a.layout.columns,
+                  b / a.layout.columns);
+    else
+        load_tile(to, map, full, part * TILE_COLS, row, h, b);
+}
+
 template <class J> static __device__ __forceinline__ void produce(const hopper_args &a, const space &s)
 {
     ring r = {0, 0}, slot = {0, 0};
@@ -200,8 +227,8 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
         barrier_expect(s.fixed_full + slot.at, J::SLOT_BYTES);
         for (int f = 0; f < J::FIXED; f++)
             for (int p = 0; p < J::PARTS; p++)
-                load_tile(fixed + f * J::FIXED_BYTES + p * J::ROWS * TILE_ROW, &a.fixed[f],
-                          s.fixed_full + slot.at, p * TILE_COLS, w.tile * J::ROWS, h, b);
+                load_rows<J>(a, fixed + f * J::FIXED_BYTES + p * J::ROWS * TILE_ROW, &a.fixed[f],
+                             s.fixed_full + slot.at, p, w.tile * J::ROWS, h, b);
         for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; step<J::STAGES>(r)) {
             next_block<J>(a, p);
             const int row = p.block * J::BLOCK;
@@ -211,8 +238,8 @@ template <class J> static __device__ __forceinline__ void produce(const hopper_a
             barrier_expect(s.full + r.at, 2 * J::MOVING_BYTES + J::STATS_BYTES);
             for (int m = 0; m < 2; m++)
                 for (int c = 0; c < J::PARTS; c++)
-                    load_tile(to + m * J::MOVING_BYTES + c * J::BLOCK * TILE_ROW, &a.moving[m], s.full + r.at,
-                              c * TILE_COLS, row, other, b);
+                    load_rows<J>(a, to + m * J::MOVING_BYTES + c * J::BLOCK * TILE_ROW, &a.moving[m],
+                                 s.full + r.at, c, row, other, b);
             if (J::TURNED)
                 load_bytes(to + 2 * J::MOVING_BYTES, a.stats + (int64_t)(b * a.heads + other) * a.pad + row,
                            J::STATS_BYTES, s.full + r.at);
@@ -230,19 +257,35 @@ static __device__ __forceinline__ void release(uint64_t *empty)
         barrier_arrive(empty);
 }
 
-/* Advances to the first block of a tile that concerns this warpgroup. Earlier blocks are released unread:
- * only once they have arrived, because a stage counts one round at a time, and while nothing is held, so that
- * the warpgroup never waits for a load that it blocks itself. */
+/* Blocks that do not concern a warpgroup are released unread: only once they have arrived, because a stage
+ * counts one round at a time, and while nothing is held, so that the warpgroup never waits for a load that it
+ * blocks itself. */
+template <class J> static __device__ __forceinline__ void skip_blocks(const space &s, int count, ring &r)
+{
+    for (int i = 0; i < count; i++, step<J::STAGES>(r)) {
+        barrier_wait(s.full + r.at, r.parity);
+        release(s.empty + r.at);
+    }
+}
+/* Advances to the first block of a tile that concerns this warpgroup. */
 template <class J>
 static __device__ __forceinline__ passage enter_tile(const hopper_args &a, const space &s, const walk &w,
                                                      int row, ring &r)
 {
-    const passage all = passage_of<J>(a, w.tile * J::ROWS, J::ROWS), mine = passage_of<J>(a, row, 64);
-    for (int i = mine.left; i < all.left; i++, step<J::STAGES>(r)) {
-        barrier_wait(s.full + r.at, r.parity);
-        release(s.empty + r.at);
-    }
+    const passage all = passage_of<J>(a, w.tile * J::ROWS, J::ROWS);
+    passage mine = passage_of<J>(a, row, 64);
+    if (J::BANDED && mine.left > 0) /* the end of what comes after them, less the end of theirs */
+        mine.after = J::TURNED ? all.left - mine.left - (mine.block - all.block) * a.group
+                               : all.left - mine.left - (all.block - mine.block);
+    skip_blocks<J>(s, all.left - mine.left - mine.after, r);
     return mine;
+}
+/* After the last block that concerns a warpgroup, when it holds none. */
+template <class J>
+static __device__ __forceinline__ void leave_tile(const space &s, const passage &p, ring &r)
+{
+    if constexpr (J::BANDED)
+        skip_blocks<J>(s, p.after, r);
 }
 /* Advances to the next block, if there is one, and waits for it. */
 template <class J>

@@ -1,0 +1,125 @@
+/* hopper_band.cuh - Hopper's attention jobs in a band: every query attends to a contiguous range of keys, and
+ * both ends of the range move on with the query. Sparse patterns (Child et al. 2019) are one or two such bands
+ * in coordinates of their own (hopper_views.cuh): a window, blocks, the columns of a strided pattern, or the
+ * summaries of a fixed one. The rows of a tile of queries and those of each of its warpgroups see different
+ * ranges, so a warpgroup skips blocks both before and after those that concern it. */
+#ifndef BY_CUDA_KERNELS_HOPPER_BAND_CUH
+#define BY_CUDA_KERNELS_HOPPER_BAND_CUH
+
+#include <limits.h>
+
+#include "cuda/kernels/wgmma.cuh"
+
+namespace
+{
+
+/* Query t attends to key s if -before <= s / key_unit - t / query_unit <= after. Key s is at position
+ * s / key_unit * query_unit + query_unit - key_unit + s % key_unit of the queries, the last of each unit; if
+ * `causal`, that is at most t - lag. */
+struct band {
+    int query_unit, key_unit, before, after, lag;
+    bool causal;
+    bool rising; /* later queries attend to more keys */
+};
+
+/* Where the rows of a band lie. Sequence b of the batch is column b % columns of batch row b / columns; its
+ * row i is row i * step of that column in a tensor with `total` rows in a batch row. */
+struct band_layout {
+    int columns, step, total;
+    int lse_heads; /* heads of the log-sum-exp */
+    bool add;      /* results are combined with those that are already there */
+};
+
+#if BY_HOPPER_CODE
+
+struct band_range {
+    int from, to;
+};
+
+/* The number of keys at positions up to t. */
+static __device__ __forceinline__ int band_keys_until(const band &x, int t)
+{
+    if (t < 0)
+        return 0;
+    return t / x.query_unit * x.key_unit + max(0, t % x.query_unit - (x.query_unit - x.key_unit) + 1);
+}
+
+/* The keys of query t, of `keys`. */
+static __device__ __forceinline__ band_range band_keys(const band &x, int t, int keys)
+{
+    const int unit = t / x.query_unit;
+    int end = min(keys, (unit + x.after + 1) * x.key_unit);
+    if (x.causal)
+        end = min(end, band_keys_until(x, t - x.lag));
+    return band_range{max(0, (unit - x.before) * x.key_unit), end};
+}
+
+/* The queries, of `queries`, that attend to key s. */
+static __device__ __forceinline__ band_range band_queries(const band &x, int s, int queries)
+{
+    const int unit = s / x.key_unit;
+    int first = max(0, (unit - x.after) * x.query_unit);
+    if (x.causal)
+        first = max(first, unit * x.query_unit + x.query_unit - x.key_unit + s % x.key_unit + x.lag);
+    return band_range{first, min(queries, (unit + x.before + 1) * x.query_unit)};
+}
+
+/* The blocks of BLOCK rows of the moving side that concern some of rows [row, row + n) of the fixed side. */
+template <bool TURNED, int BLOCK>
+static __device__ __forceinline__ band_range band_blocks(const band &x, int queries, int keys, int row, int n)
+{
+    const int rows = TURNED ? keys : queries, last = min(row + n, rows) - 1;
+    if (row >= rows)
+        return band_range{0, 0};
+    const int from = TURNED ? band_queries(x, row, queries).from : band_keys(x, row, keys).from;
+    const int to = TURNED ? band_queries(x, last, queries).to : band_keys(x, last, keys).to;
+    return to <= from ? band_range{0, 0} : band_range{from / BLOCK, (to + BLOCK - 1) / BLOCK};
+}
+
+/* The rows of the moving side that are pairs with all of the 64 fixed rows from `row`. */
+template <bool TURNED>
+static __device__ __forceinline__ band_range band_inner(const band &x, int queries, int keys, int row)
+{
+    const band_range low = TURNED ? band_queries(x, row, queries) : band_keys(x, row, keys);
+    const band_range high = TURNED ? band_queries(x, row + 63, queries) : band_keys(x, row + 63, keys);
+    if (TURNED && row + 64 > keys)
+        return band_range{0, 0};
+    /* Beyond the last query, weights are 0 because of their statistics. */
+    return band_range{high.from, TURNED && low.to >= queries ? INT_MAX : low.to};
+}
+
+/* The ranges of a thread's two fixed rows. */
+template <bool TURNED>
+static __device__ __forceinline__ void band_rows(const band &x, int queries, int keys, int row,
+                                                 band_range (&mine)[2])
+{
+    BY_UNROLL
+    for (int i = 0; i < 2; i++) {
+        const int at = row + 8 * i;
+        mine[i] = at >= (TURNED ? keys : queries) ? band_range{0, 0}
+                  : TURNED                        ? band_queries(x, at, queries)
+                                                  : band_keys(x, at, keys);
+    }
+}
+
+/* Masks what is outside of a row's range; at: the moving row of s[0]. */
+template <int N>
+static __device__ __forceinline__ void hide_outside(float (&s)[N / 2], int at, const band_range (&mine)[2])
+{
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++) {
+        const int col = at + i / 4 * 8 + i % 2;
+        s[i] = col < mine[i / 2 % 2].from || col >= mine[i / 2 % 2].to ? -INFINITY : s[i];
+    }
+}
+
+/* The place of the log-sum-exp of row `row` of head h of sequence b. */
+static __device__ __forceinline__ int64_t band_lse_at(const band_layout &x, int b, int h, int row)
+{
+    return ((int64_t)(b / x.columns) * x.lse_heads + h) * x.total + b % x.columns + (int64_t)row * x.step;
+}
+
+#endif
+} // namespace
+
+#endif
