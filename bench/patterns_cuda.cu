@@ -1,0 +1,238 @@
+/* clang-format off */
+/* patterns_cuda.cu - attention with sparse patterns on Hopper, forward and backward, beside dense attention: time, share of
+ * the pairs that are kept, ratio of the time to dense time x share, and the exponent of the time over lengths.
+ *
+ *   F="-O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -Itests -D_GNU_SOURCE -DBY_CUDA_HOPPER"
+ *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_summaries}.cu -o patterns_cuda
+ *   ./patterns_cuda [check | time | general] [DIM [HEADS [BATCH]]]
+ *
+ * `check` compares with the kernels of every card, `general` times these at 16k. Exit 1 when something is wrong. */
+/* clang-format on */
+#include "graph/reach.h"
+#include "hopper_check.cuh"
+
+#include <algorithm>
+
+extern "C" by_status cuda_attention(gr_exec *e, gr_node *n);
+extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n);
+
+struct timing {
+    double forward, backward;
+};
+
+template <class F> static double median_seconds(tensors &m, F f)
+{
+    std::vector<float> times;
+    cudaEvent_t from, to;
+    must(cudaEventCreate(&from), "event");
+    must(cudaEventCreate(&to), "event");
+    run(m, f);
+    for (int i = 0; i < 8; i++) {
+        float ms;
+        cudaEventRecord(from);
+        if (f() != BY_OK)
+            exit(1);
+        cudaEventRecord(to);
+        must(cudaEventSynchronize(to), "timed run");
+        cudaEventElapsedTime(&ms, from, to);
+        if (i > 0)
+            times.push_back(ms);
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2] * 1e-3;
+}
+
+static by_status forward_of(tensors &m)
+{
+    return cuda_attention((gr_exec *)&m.exec, &m.forward);
+}
+static by_status backward_of(tensors &m)
+{
+    return cuda_attention_grad((gr_exec *)&m.exec, &m.backward);
+}
+
+static timing time_pattern(const shape &s, const by_pattern &p, int arch)
+{
+    tensors m;
+    make(m, s);
+    m.attr.spec.pattern = p;
+    m.cuda.arch = arch;
+    timing t;
+    t.forward = median_seconds(m, [&] { return forward_of(m); });
+    t.backward = median_seconds(m, [&] { return backward_of(m); });
+    free_tensors(m);
+    return t;
+}
+
+/* Pairs per query, in the mean. */
+static double pairs_of(const by_pattern &p, int n)
+{
+    const gr_reach r = gr_reach_of(&p);
+    double sum = 0;
+    for (int t = 0; t < n; t++)
+        sum += r.on ? (double)gr_reach_count(&r, t, t + 1) : t + 1;
+    return sum / n;
+}
+
+static by_pattern window_of(int w)
+{
+    return by_pattern{BY_PATTERN_WINDOW, 0, w - 1, 0, 0};
+}
+static by_pattern blocks_of(int l)
+{
+    return by_pattern{BY_PATTERN_BLOCKS, l, 1, 0, 0};
+}
+static by_pattern strided_of(int l)
+{
+    return by_pattern{BY_PATTERN_STRIDED, l, 0, 0, 0};
+}
+static by_pattern fixed_of(int l)
+{
+    return by_pattern{BY_PATTERN_FIXED, l, 0, 8, 0};
+}
+
+typedef by_pattern (*pattern_fn)(int);
+static const struct {
+    const char *name;
+    pattern_fn of;
+} kinds[] = {{"window", window_of}, {"blocks", blocks_of}, {"strided", strided_of}, {"fixed", fixed_of}};
+
+static timing line(const shape &s, const char *name, const by_pattern &p, int l, timing dense, int arch)
+{
+    const timing t = time_pattern(s, p, arch);
+    const double share = pairs_of(p, s.queries) / pairs_of(by_pattern{}, s.queries);
+    printf("%6d %-8s %5d  forward %8.3f  backward %8.3f  both %8.3f ms", s.queries, name, l, t.forward * 1e3,
+           t.backward * 1e3, (t.forward + t.backward) * 1e3);
+    if (dense.forward > 0)
+        printf("  share %.4f  x dense %.3f  / (dense x share): %.2f, %.2f, both %.2f", share,
+               (t.forward + t.backward) / (dense.forward + dense.backward), t.forward / dense.forward / share,
+               t.backward / dense.backward / share,
+               (t.forward + t.backward) / (dense.forward + dense.backward) / share);
+    printf("\n");
+    fflush(stdout);
+    return t;
+}
+
+/* The slope of log time over log length. */
+static double exponent(const std::vector<int> &n, const std::vector<double> &t)
+{
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (size_t i = 0; i < n.size(); i++) {
+        const double u = log(n[i]), v = log(t[i]);
+        x += u, y += v, xx += u * u, xy += u * v;
+    }
+    const double k = (double)n.size();
+    return (k * xy - x * y) / (k * xx - x * x);
+}
+
+static void time_lengths(shape s, const std::vector<int> &lengths)
+{
+    std::vector<int> fitted;
+    std::vector<double> all[5];
+    for (int n : lengths) {
+        s.queries = s.keys = n;
+        const timing dense = line(s, "dense", by_pattern{}, 0, timing{}, 90);
+        int root = 32;
+        while (root * root < n)
+            root *= 2;
+        for (int k = 0; k < 4; k++)
+            for (int l : {128, 256, 512, 1024, 2048}) {
+                const bool usual = l == (k < 2 ? 512 : root);
+                if (!usual && n != 16384)
+                    continue;
+                const timing t = line(s, kinds[k].name, kinds[k].of(l), l, dense, 90);
+                if (usual && n >= 8192)
+                    all[k].push_back(t.forward + t.backward);
+            }
+        if (n >= 8192) {
+            fitted.push_back(n);
+            all[4].push_back(dense.forward + dense.backward);
+        }
+    }
+    for (int k = 0; k < 5; k++)
+        if (all[k].size() == fitted.size())
+            printf("exponent of %s: %.2f\n", k < 4 ? kinds[k].name : "dense", exponent(fitted, all[k]));
+}
+
+/* ---- the general kernels come to the same --------------------------------------------------------- */
+
+static std::vector<float> values_of(const by_tensor &t)
+{
+    std::vector<uint16_t> bits(elements(t));
+    std::vector<float> values(bits.size());
+    from_device(bits.data(), t.data, bits.size() * 2);
+    for (size_t i = 0; i < bits.size(); i++)
+        values[i] = from_16(t.type, bits[i]);
+    return values;
+}
+
+static double apart(const std::vector<float> &a, const std::vector<float> &b)
+{
+    double sum = 0, size = 0;
+    for (size_t i = 0; i < a.size(); i++) {
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    return sqrt(sum / size);
+}
+
+static bool same(const shape &s, const by_pattern &p, const char *name, int l)
+{
+    std::vector<float> y[2], dq[2], dk[2], dv[2];
+    tensors m;
+    make(m, s);
+    m.attr.spec.pattern = p;
+    for (int i = 0; i < 2; i++) {
+        m.cuda.arch = i ? 80 : 90;
+        run(m, [&] { return forward_of(m); });
+        run(m, [&] { return backward_of(m); });
+        finish("pattern");
+        y[i] = values_of(m.y);
+        dq[i] = values_of(m.dq);
+        if (!s.packed)
+            dk[i] = values_of(m.dk), dv[i] = values_of(m.dv);
+    }
+    free_tensors(m);
+    const double e[4] = {apart(y[0], y[1]), apart(dq[0], dq[1]), s.packed ? 0 : apart(dk[0], dk[1]),
+                         s.packed ? 0 : apart(dv[0], dv[1])};
+    const double most = s.type == BY_BF16 ? 1.2e-2 : 2e-3;
+    const bool good = e[0] < most && e[1] < most && e[2] < most && e[3] < most;
+    printf("B %d H %d/%d T %5d D %3d %-8s %4d: y %.1e dq %.1e dk %.1e dv %.1e %s\n", s.batch, s.heads,
+           s.kv_heads, s.queries, s.dim, name, l, e[0], e[1], e[2], e[3], good ? "ok" : "WRONG");
+    fflush(stdout);
+    return good;
+}
+
+static bool check_patterns()
+{
+    bool good = true;
+    for (int dim = 64; dim <= 128; dim += 64)
+        for (int k = 0; k < 4; k++)
+            for (int l : {33, 64, 100, 500})
+                for (int n : {777, 2048}) {
+                    good &= same(shape{2, 4, 2, n, n, dim, true, false, BY_BF16, 0, 1}, kinds[k].of(l),
+                                 kinds[k].name, l);
+                    good &= same(shape{1, 2, 2, n, n, dim, true, true, BY_F16, 0, 1}, kinds[k].of(l),
+                                 kinds[k].name, l);
+                }
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    const int dim = argc > 2 ? atoi(argv[2]) : 64, heads = argc > 3 ? atoi(argv[3]) : 16;
+    const int batch = argc > 4 ? atoi(argv[4]) : 1;
+    const shape s = {batch, heads, heads, 16384, 16384, dim, true, true, BY_BF16, 0, 1};
+    bool good = true;
+    if (!strcmp(what, "check") || !*what)
+        good = check_patterns();
+    if (!strcmp(what, "general"))
+        for (int k = 0; k < 4; k++)
+            for (int l : {128, 512, 2048})
+                line(s, kinds[k].name, kinds[k].of(l), l, timing{}, 80);
+    if (!strcmp(what, "time") || !*what)
+        time_lengths(s, {2048, 4096, 8192, 16384, 32768, 65536});
+    printf(good ? "all right\n" : "SOMETHING IS WRONG\n");
+    return good ? 0 : 1;
+}
