@@ -71,7 +71,7 @@ static __device__ __forceinline__ void put_band(const hopper_args &a, const walk
     for (int i = 0; i < 2; i++) {
         const float own = run.sum[i] == 0 ? -INFINITY : run.top[i] * a.scale + logf(run.sum[i]);
         const float there =
-            a.layout.add && row + 8 * i < a.queries ? a.lse[lse_at<J>(a, w, row + 8 * i)] : -INFINITY;
+            a.layout.add && has_query<J>(a, w, row + 8 * i) ? a.lse[lse_at<J>(a, w, row + 8 * i)] : -INFINITY;
         const float most = fmaxf(own, there), less = most == -INFINITY ? 0 : most;
         const float sum = expf(own - less) + expf(there - less);
         lse[i] = less + logf(sum);
@@ -80,15 +80,15 @@ static __device__ __forceinline__ void put_band(const hopper_args &a, const walk
     }
     __syncwarp(); /* all lanes of a row have read what one of them overwrites */
     for (int i = 0; i < 2 && a.lse; i++)
-        if (threadIdx.x % 4 == 0 && row + 8 * i < a.queries)
+        if (threadIdx.x % 4 == 0 && has_query<J>(a, w, row + 8 * i))
             a.lse[lse_at<J>(a, w, row + 8 * i)] = lse[i];
     if (!a.out[0].at)
         return;
-    const head_rows to = band_at(a, a.out[0], b);
+    const row_pair<typename J::T> to = band_at<J>(a, a.out[0], b, h, row, a.queries);
     shrink(y, factor);
     if (a.layout.add)
-        add_stored<typename J::T>(to, 0, h, row, a.queries, y, old[0], old[1]);
-    store_rows<typename J::T>(to, 0, h, row, a.queries, y, 1, 1);
+        add_stored<typename J::T>(to, y, old[0], old[1]);
+    store_band<typename J::T>(to, y, 1);
 }
 
 template <class J>
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             wgmma_wait<0>();
             hold(score);
             if (cuts<J>(a, row0, p.block, edge))
-                hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
+                hide_cut<J>(a, score, p.block * J::BLOCK + 2 * c, edge);
             if (J::MASKED)
                 hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
             running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);
@@ -141,7 +141,7 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
                 wgmma_wait<1>();
                 hold(score);
                 if (cuts<J>(a, row0, p.block, edge))
-                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
+                    hide_cut<J>(a, score, p.block * J::BLOCK + 2 * c, edge);
                 if (J::MASKED)
                     hide_masked<J>(a, score, b, p.block, c, HIDDEN_SCORE);
                 const bool raised = running_softmax<J::BLOCK>(score, run, fix, a.scale_log2);

@@ -78,7 +78,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
         bool blind[2] = {false, false};
         find_edges<J>(a, b, row0, row, edge);
         for (int i = 0; i < 2; i++)
-            lse[i] = row + 8 * i < a.queries ? a.lse[lse_at<J>(a, w, row + 8 * i)] * 1.44269504f : INFINITY;
+            lse[i] = has_query<J>(a, w, row + 8 * i) ? a.lse[lse_at<J>(a, w, row + 8 * i)] * 1.44269504f : INFINITY;
         for (int i = 0; i < 2 && J::BANDED; i++) /* a query that attends to nothing has no weights */
             lse[i] = lse[i] == -INFINITY ? INFINITY : lse[i];
         passage p = enter_tile<J>(a, s, w, row0, r);
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
                 hold(score);
                 hold(dp);
                 if (cuts<J>(a, row0, p.block, edge))
-                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
+                    hide_cut<J>(a, score, p.block * J::BLOCK + 2 * c, edge);
                 if (J::MASKED)
                     hide_masked<J>(a, score, b, p.block, c, -INFINITY);
                 if (J::MASKED && (blind[0] || blind[1]))
@@ -232,7 +232,7 @@ static size_t stats_of_views(const attention_node &m, const view_list &v)
 {
     int64_t most = 0;
     for (int i = 0; i < v.count; i++)
-        most = BY_MAX(most, (int64_t)v.at[i].count * round_up(v.at[i].rows, 64));
+        most = BY_MAX(most, (int64_t)packs_of(v.at[i]) * round_up(v.at[i].rows * v.at[i].pack, 64));
     return sizeof(float2) * (size_t)(m.batch * m.attr->spec.heads) * (size_t)most;
 }
 

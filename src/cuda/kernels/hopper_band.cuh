@@ -22,10 +22,12 @@ struct band {
     bool rising; /* later queries attend to more keys */
 };
 
-/* Where the rows of a band lie. Sequence b of the batch is column b % columns of batch row b / columns; its
- * row i is row i * step of that column in a tensor with `total` rows in a batch row. */
+/* Where the rows of a band lie: columns of a tensor with `total` rows in a batch row. Short columns are packed:
+ * sequence b of the batch has columns pack * (b % packs), ... of batch row b / packs, and row i of it is row
+ * i / pack of column i % pack, which is row i / pack * step + i % pack of the tensor. Only rows of the same
+ * column are pairs. pack is a power of 2; there may be fewer than pack * packs columns. */
 struct band_layout {
-    int columns, step, total;
+    int columns, packs, pack, step, total;
     int lse_heads; /* heads of the log-sum-exp */
     bool add;      /* results are combined with those that are already there */
 };
@@ -78,11 +80,11 @@ static __device__ __forceinline__ band_range band_blocks(const band &x, int quer
 
 /* The rows of the moving side that are pairs with all of the 64 fixed rows from `row`. */
 template <bool TURNED>
-static __device__ __forceinline__ band_range band_inner(const band &x, int queries, int keys, int row)
+static __device__ __forceinline__ band_range band_inner(const band &x, int pack, int queries, int keys, int row)
 {
     const band_range low = TURNED ? band_queries(x, row, queries) : band_keys(x, row, keys);
     const band_range high = TURNED ? band_queries(x, row + 63, queries) : band_keys(x, row + 63, keys);
-    if (TURNED && row + 64 > keys)
+    if (pack > 1 || (TURNED && row + 64 > keys))
         return band_range{0, 0};
     /* Beyond the last query, weights are 0 because of their statistics. */
     return band_range{high.from, TURNED && low.to >= queries ? INT_MAX : low.to};
@@ -102,21 +104,30 @@ static __device__ __forceinline__ void band_rows(const band &x, int queries, int
     }
 }
 
-/* Masks what is outside of a row's range; at: the moving row of s[0]. */
+/* Masks what is outside of a row's range or in another column; at: the moving row of s[0], row: the first of
+ * the two fixed ones. */
 template <int N>
-static __device__ __forceinline__ void hide_outside(float (&s)[N / 2], int at, const band_range (&mine)[2])
+static __device__ __forceinline__ void hide_outside(float (&s)[N / 2], int at, int row, int pack,
+                                                    const band_range (&mine)[2])
 {
     BY_UNROLL
     for (int i = 0; i < N / 2; i++) {
-        const int col = at + i / 4 * 8 + i % 2;
-        s[i] = col < mine[i / 2 % 2].from || col >= mine[i / 2 % 2].to ? -INFINITY : s[i];
+        const int r = i / 2 % 2, col = at + i / 4 * 8 + i % 2;
+        const bool other = (col ^ (row + 8 * r)) & (pack - 1);
+        s[i] = col < mine[r].from || col >= mine[r].to || other ? -INFINITY : s[i];
     }
 }
 
+/* Returns true if row `row` of sequence b is in a column that there is. */
+static __device__ __forceinline__ bool band_has(const band_layout &x, int b, int row)
+{
+    return b % x.packs * x.pack + row % x.pack < x.columns;
+}
 /* The place of the log-sum-exp of row `row` of head h of sequence b. */
 static __device__ __forceinline__ int64_t band_lse_at(const band_layout &x, int b, int h, int row)
 {
-    return ((int64_t)(b / x.columns) * x.lse_heads + h) * x.total + b % x.columns + (int64_t)row * x.step;
+    return ((int64_t)(b / x.packs) * x.lse_heads + h) * x.total + b % x.packs * x.pack + row % x.pack +
+           (int64_t)(row / x.pack) * x.step;
 }
 
 #endif

@@ -88,7 +88,7 @@ static __device__ __forceinline__ void key_grad(const hopper_args &a, const spac
                 hold(score);
                 hold(dp);
                 if (cuts<J>(a, row0, p.block, edge))
-                    hide_cut<J>(score, p.block * J::BLOCK + 2 * c, edge);
+                    hide_cut<J>(a, score, p.block * J::BLOCK + 2 * c, edge);
                 through_softmax_turned<J>(a, score, dp, stats_at<J>(s, stage));
                 hold(score);
                 hold(dp);

@@ -108,10 +108,11 @@ template <class J>
 static by_status map_rows(tile_map *map, const attention_node &m, const head_rows &r, int rows, int heads,
                           int box)
 {
-    const int d = m.attr->head_dim, columns = m.layout.columns;
+    const int d = m.attr->head_dim;
+    const band_layout &x = m.layout;
     if (J::BANDED) /* see load_rows */
-        return tile_map_make(map, r.at, d * heads, rows, columns, m.batch / columns, r.row * 2, r.column * 2,
-                             r.batch * 2, box);
+        return tile_map_make(map, r.at, d * heads, rows / x.pack, x.columns, m.batch / x.packs, r.row * 2,
+                             r.column * 2, r.batch * 2, box, x.pack);
     return tile_map_make(map, r.at, d, rows, heads, m.batch, r.row * 2, d * 2, r.batch * 2, box);
 }
 

@@ -131,13 +131,15 @@ static __device__ __forceinline__ void to_words(uint32_t (&word)[4][4], const fl
         word[i / 4][i % 4] = pack2<T>(d[2 * i] * f, d[2 * i + 1] * f);
     }
 }
-/* Such words to rows `row` and row + 8, if they are below `end`, from column `col` on. */
+/* Such words to a thread's two rows, where they exist. */
+template <class T> struct row_pair {
+    T *at[2];
+    bool in[2];
+};
 template <class T>
-static __device__ __forceinline__ void store_words(const head_rows &to, int b, int col, int row, int end,
-                                                   const uint32_t (&word)[4][4])
+static __device__ __forceinline__ void store_pair(const row_pair<T> &to, const uint32_t (&word)[4][4])
 {
     const int c = threadIdx.x % 4;
-    T *at = (T *)to.at + b * to.batch + row * to.row + col + 8 * c;
     BY_UNROLL
     for (int half = 0; half < 2; half++) {
         BY_UNROLL
@@ -147,10 +149,18 @@ static __device__ __forceinline__ void store_words(const head_rows &to, int b, i
             for (int k = 0; k < 4; k++)
                 four[k] = word[2 * j + k / 2][k % 2 * 2 + half];
             turn_quad(four, c);
-            if (row + 8 * half < end)
-                *(uint4 *)(at + 8 * half * to.row + 32 * j) = uint4{four[0], four[1], four[2], four[3]};
+            if (to.in[half])
+                *(uint4 *)(to.at[half] + 32 * j + 8 * c) = uint4{four[0], four[1], four[2], four[3]};
         }
     }
+}
+/* The same to rows `row` and row + 8, if they are below `end`, from column `col` on. */
+template <class T>
+static __device__ __forceinline__ void store_words(const head_rows &to, int b, int col, int row, int end,
+                                                   const uint32_t (&word)[4][4])
+{
+    T *at = (T *)to.at + b * to.batch + row * to.row + col;
+    store_pair(row_pair<T>{{at, at + 8 * to.row}, {row < end, row + 8 < end}}, word);
 }
 /* Rows `row` and row + 8 of d times a factor of each, if they are below `end`. */
 template <class T, int PARTS>
@@ -165,19 +175,37 @@ static __device__ __forceinline__ void store_rows(const head_rows &to, int b, in
     }
 }
 
-/* Adds the rows that `to` already has, times a factor of each, to d: as store_rows writes them. */
+/* ---- rows in a band: see hopper_band.cuh ------------------------------------------------------ */
+
+/* Rows `row` and row + 8 of a head of sequence b, if they are below `end`. */
+template <class J>
+static __device__ __forceinline__ row_pair<typename J::T> band_at(const hopper_args &a, const head_rows &to,
+                                                                  int b, int head, int row, int end)
+{
+    typedef typename J::T T;
+    const band_layout &x = a.layout;
+    T *at = (T *)to.at + b / x.packs * to.batch + b % x.packs * x.pack * to.column + head * J::D;
+    row_pair<T> r;
+    for (int i = 0; i < 2; i++) {
+        const int mine = row + 8 * i;
+        r.at[i] = at + mine / x.pack * to.row + mine % x.pack * to.column;
+        r.in[i] = mine < end && band_has(x, b, mine);
+    }
+    return r;
+}
+
+/* Adds what the rows already have, times a factor of each, to d. */
 template <class T, int PARTS>
-static __device__ __forceinline__ void add_stored(const head_rows &to, int b, int head, int row, int end,
-                                                  float (&d)[PARTS][32], float low, float high)
+static __device__ __forceinline__ void add_stored(const row_pair<T> &from, float (&d)[PARTS][32], float low,
+                                                  float high)
 {
     const int c = threadIdx.x % 4;
-    const T *at = (const T *)to.at + b * to.batch + row * to.row + head * PARTS * 64 + 8 * c;
     BY_UNROLL
     for (int i = 0; i < PARTS * 4; i++) {
         const int part = i / 4, half = i / 2 % 2, j = i % 2;
         uint4 old = {0, 0, 0, 0};
-        if (row + 8 * half < end)
-            old = *(const uint4 *)(at + part * 64 + 8 * half * to.row + 32 * j);
+        if (from.in[half])
+            old = *(const uint4 *)(from.at[half] + part * 64 + 32 * j + 8 * c);
         uint32_t four[4] = {old.x, old.y, old.z, old.w};
         turn_quad(four, c); /* its own inverse */
         BY_UNROLL
@@ -189,22 +217,32 @@ static __device__ __forceinline__ void add_stored(const head_rows &to, int b, in
     }
 }
 
-/* ---- rows in a band: see hopper_band.cuh ------------------------------------------------------ */
-
-/* The rows of sequence b; sequence 0 of the result. */
-static __device__ __forceinline__ head_rows band_at(const hopper_args &a, head_rows r, int b)
+/* The rows times a factor. */
+template <class T, int PARTS>
+static __device__ __forceinline__ void store_band(row_pair<T> to, const float (&d)[PARTS][32], float factor)
 {
-    r.at = (char *)r.at + 2 * (b / a.layout.columns * r.batch + b % a.layout.columns * r.column);
-    return r;
+    BY_UNROLL
+    for (int part = 0; part < PARTS; part++) {
+        uint32_t word[4][4];
+        to_words<T>(word, d[part], factor, factor);
+        store_pair(to, word);
+        to.at[0] += 64;
+        to.at[1] += 64;
+    }
 }
 
-/* The place of the log-sum-exp of a row of the current head. */
+/* The place of the log-sum-exp of a row of the current head, and whether there is one. */
 template <class J>
 static __device__ __forceinline__ int64_t lse_at(const hopper_args &a, const walk &w, int row)
 {
     if constexpr (J::BANDED)
         return band_lse_at(a.layout, w.head / a.heads, w.head % a.heads, row);
     return (int64_t)w.head * a.queries + row;
+}
+template <class J>
+static __device__ __forceinline__ bool has_query(const hopper_args &a, const walk &w, int row)
+{
+    return row < a.queries && (!J::BANDED || band_has(a.layout, w.head / a.heads, row));
 }
 
 /* Writes d times `factor`, or adds it to what is there. In a job that is not BANDED, it is store_rows. */
@@ -214,10 +252,10 @@ static __device__ __forceinline__ void put_rows(const hopper_args &a, const head
 {
     typedef typename J::T T;
     if constexpr (J::BANDED) {
-        const head_rows own = band_at(a, to, b);
+        const row_pair<T> own = band_at<J>(a, to, b, head, row, end);
         if (a.layout.add)
-            add_stored<T>(own, 0, head, row, end, d, 1 / factor, 1 / factor);
-        store_rows<T>(own, 0, head, row, end, d, factor, factor);
+            add_stored<T>(own, d, 1 / factor, 1 / factor);
+        store_band<T>(own, d, factor);
     } else {
         store_rows<T>(to, b, head, row, end, d, factor, factor);
     }
@@ -310,6 +348,7 @@ struct edges {
     int at[2];           /* the last key, or TURNED the first query */
     band_range range[2]; /* BANDED: of the moving side, and the rows that all 64 of the warpgroup see */
     band_range inner;
+    int row;
 };
 /* row0: the first of the warpgroup. */
 template <class J>
@@ -317,7 +356,8 @@ static __device__ __forceinline__ void find_edges(const hopper_args &a, int b, i
 {
     if constexpr (J::BANDED) {
         band_rows<J::TURNED>(a.band, a.queries, a.keys, row, e.range);
-        e.inner = band_inner<J::TURNED>(a.band, a.queries, a.keys, row0);
+        e.inner = band_inner<J::TURNED>(a.band, a.layout.pack, a.queries, a.keys, row0);
+        e.row = row;
     } else if constexpr (J::TURNED)
         first_queries<J>(a, b, row, e.at);
     else
@@ -336,10 +376,11 @@ static __device__ __forceinline__ bool cuts(const hopper_args &a, int row, int b
 }
 /* at: the moving row of s[0]. */
 template <class J>
-static __device__ __forceinline__ void hide_cut(float (&s)[J::BLOCK / 2], int at, const edges &e)
+static __device__ __forceinline__ void hide_cut(const hopper_args &a, float (&s)[J::BLOCK / 2], int at,
+                                                const edges &e)
 {
     if constexpr (J::BANDED)
-        hide_outside<J::BLOCK>(s, at, e.range);
+        hide_outside<J::BLOCK>(s, at, e.row, a.layout.pack, e.range);
     else if constexpr (J::TURNED)
         hide_queries<J::BLOCK>(s, at, e.at);
     else

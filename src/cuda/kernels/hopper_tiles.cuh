@@ -210,8 +210,8 @@ static __device__ __forceinline__ void load_rows(const hopper_args &a, void *to,
                                                  uint64_t *full, int part, int row, int h, int b)
 {
     if constexpr (J::BANDED)
-        load_tile(to, map, full, h * J::D + part * TILE_COLS, row, b % a.layout.columns,
-                  b / a.layout.columns);
+        load_tile(to, map, full, h * J::D + part * TILE_COLS, row / a.layout.pack,
+                  b % a.layout.packs * a.layout.pack, b / a.layout.packs);
     else
         load_tile(to, map, full, part * TILE_COLS, row, h, b);
 }

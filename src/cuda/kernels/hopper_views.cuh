@@ -3,7 +3,8 @@
  *
  *   window, blocks   one band
  *   strided l        columns r, r + l, r + 2 l, ... as sequences, then the window p - l < s <= p. If l does
- *                    not divide T, the columns are of two lengths, and each length is a view.
+ *                    not divide T, the columns are of two lengths, and each length is a view. Columns of up to
+ *                    32 positions are packed, to fill tiles.
  *   fixed l, c       the last c positions of each block, copied to rows of their own, then the own block
  *
  * Near and far keys are disjoint: with both parts, columns end before the own position and summaries before
@@ -22,12 +23,17 @@ enum { MOST_VIEWS = 3 };
 
 enum view_kind { NEAR, COLUMNS, SUMMARIES };
 
-/* Some of the pairs of a node. Of COLUMNS, [first, first + count) with `rows` positions each. */
+/* Some of the pairs of a node. Of COLUMNS, [first, first + count) with `rows` positions each; `pack` of them
+ * are one sequence. */
 struct view {
     view_kind kind;
     struct band band;
-    int first, count, rows;
+    int first, count, rows, pack;
 };
+static inline int packs_of(const view &v)
+{
+    return (v.count + v.pack - 1) / v.pack;
+}
 struct view_list {
     int count;
     view at[MOST_VIEWS];
@@ -39,10 +45,16 @@ static inline summaries summaries_of(const attention_node &m)
     return summaries{m.batch, m.queries, p.length, p.after, m.attr->spec.kv_heads * m.attr->head_dim};
 }
 
-static inline void add_view(view_list &v, view_kind kind, const band &b, int first, int count, int rows)
+static inline void add_view(view_list &v, view_kind kind, band b, int first, int count, int rows)
 {
+    int pack = 1;
+    while (kind == COLUMNS && 2 * pack * rows <= 64 && pack < count)
+        pack *= 2;
+    b.lag *= pack;
+    b.before *= pack;
+    b.after *= pack;
     if (count > 0 && rows > 0)
-        v.at[v.count++] = view{kind, b, first, count, rows};
+        v.at[v.count++] = view{kind, b, first, count, rows, pack};
 }
 
 /* before and after, limited to `most`, which is every unit there is. */
@@ -135,9 +147,9 @@ static inline attention_node node_of_view(const attention_node &m, const view &v
     attention_node x = m;
     const int step = v.kind == COLUMNS ? m.attr->spec.pattern.length : 1;
     x.band = v.band;
-    x.layout = band_layout{v.count, step, m.queries, m.attr->spec.heads, add};
-    x.batch = m.batch * v.count;
-    x.queries = x.keys = v.rows;
+    x.layout = band_layout{v.count, packs_of(v), v.pack, step, m.queries, m.attr->spec.heads, add};
+    x.batch = m.batch * packs_of(v);
+    x.queries = x.keys = v.rows * v.pack;
     for (head_rows *r : {&x.in[0], &x.in[1], &x.in[2], &x.y, &x.dy, &x.grad[0], &x.grad[1], &x.grad[2]})
         as_column(*r, v, step);
     x.lse = m.lse ? m.lse + v.first : NULL;

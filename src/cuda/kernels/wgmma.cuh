@@ -68,8 +68,10 @@ static __device__ __forceinline__ float exp2_fast(float x)
 
 typedef CUtensorMap tile_map;
 
+/* A box is `box` rows of one head, or box / pack of each of `pack` heads, of which row 0 of all comes first. */
 static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols, int64_t rows, int64_t heads,
-                                      int64_t batch, int64_t row, int64_t head, int64_t step, int box)
+                                      int64_t batch, int64_t row, int64_t head, int64_t step, int box,
+                                      int pack = 1)
 {
     typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                   const cuuint64_t *, const cuuint32_t *, const cuuint32_t *,
@@ -87,7 +89,8 @@ static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols,
     /* heads before rows: strides must not decrease */
     const cuuint64_t size[4] = {(cuuint64_t)cols, (cuuint64_t)heads, (cuuint64_t)rows, (cuuint64_t)batch};
     const cuuint64_t stride[3] = {(cuuint64_t)head, (cuuint64_t)row, (cuuint64_t)step};
-    const cuuint32_t part[4] = {TILE_COLS, 1, (cuuint32_t)box, 1}, ones[4] = {1, 1, 1, 1};
+    const cuuint32_t part[4] = {TILE_COLS, (cuuint32_t)pack, (cuuint32_t)(box / pack), 1},
+                     ones[4] = {1, 1, 1, 1};
     CUresult r = ((encode_fn)encode)(m, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, (void *)at, size, stride, part,
                                      ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

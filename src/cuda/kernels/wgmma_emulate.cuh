@@ -18,12 +18,13 @@ static inline float exp2_fast(float x)
 struct tile_map {
     const char *at;
     int64_t cols, rows, heads, batch, row, head, step;
-    int box;
+    int box, pack;
 };
 static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols, int64_t rows, int64_t heads,
-                                      int64_t batch, int64_t row, int64_t head, int64_t step, int box)
+                                      int64_t batch, int64_t row, int64_t head, int64_t step, int box,
+                                      int pack = 1)
 {
-    *m = tile_map{(const char *)at, cols, rows, heads, batch, row, head, step, box};
+    *m = tile_map{(const char *)at, cols, rows, heads, batch, row, head, step, box, pack};
     return BY_OK;
 }
 
@@ -86,10 +87,9 @@ static inline void load_tile(void *to, const tile_map *m, uint64_t *bar, int col
         for (int i = 0; i < TILE_ROW / 2; i++) {
             uint32_t plain = base + (uint32_t)(r * TILE_ROW + 2 * i);
             uint16_t value = 0;
-            if (row + r < m->rows)
-                memcpy(&value,
-                       m->at + step * m->step + head * m->head + (int64_t)(row + r) * m->row + 2 * (col + i),
-                       2);
+            const int64_t h = head + r % m->pack, t = row + r / m->pack;
+            if (t < m->rows && h < m->heads)
+                memcpy(&value, m->at + step * m->step + h * m->head + t * m->row + 2 * (col + i), 2);
             memcpy(cuda_emulated_now.shared + (plain ^ (plain >> 7 & 7) << 4), &value, 2);
         }
     }
