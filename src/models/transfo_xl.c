@@ -239,6 +239,7 @@ static by_tensor *attention(by_graph *g, const transfo_xl_config *c, by_model_io
                                    .pattern = s->pattern,
                                    .dropout = c->attn_drop,
                                    .key_mask = s->held,
+                                   .empty_zero = true, /* of padding alone: every token sees itself */
                                    .weights = arch_weights_slot(io)},
                             .content = s->content ? s->content : bias(g, c, "r_w_bias"),
                             .position = s->position ? s->position : bias(g, c, "r_r_bias"),

@@ -46,6 +46,17 @@ static by_status add_up_typed(cuda_exec *x, const bias_total &c, void *to, by_dt
     BY_CUDA_DISPATCH(type, add_up, x, c, to);
 }
 
+/* Whether a query may give weight to keys that share an entry at an end of the table: those farther than the first entry,
+ * or later than the last. One that sees nothing gives weight to all. */
+static bool shares_ends(const attention &a, const bias_rows &bias)
+{
+    const bool window = a.reach.on && a.reach.unit == 1 && !a.reach.cycle && !a.reach.sinks;
+    const bool far = bias.zero < a.keys - 1 && !(window && a.reach.before <= bias.zero);
+    const bool later = bias.zero + a.queries > bias.count && (a.mask != BY_MASK_CAUSAL || a.prefix);
+    const bool ends = bias.zero < a.keys - 1 || bias.zero + a.queries > bias.count;
+    return bias.relative && (far || later || (ends && may_see_nothing<ANY>(a)));
+}
+
 bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, int tile)
 {
     const bias_rows &bias = a.bias[which];
@@ -53,8 +64,7 @@ bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, 
     if (!dbias)
         return s;
     const bool own_rows = dbias->dim[2] == a.queries;
-    const bool clamped = bias.relative && (bias.zero < a.keys - 1 || bias.zero + a.queries > bias.count);
-    s.last = own_rows && dbias->dim[0] == a.batch && dbias->dim[1] == a.heads && !clamped;
+    s.last = own_rows && dbias->dim[0] == a.batch && dbias->dim[1] == a.heads && !shares_ends(a, bias);
     s.tile = own_rows ? 0 : tile;
     s.rows = own_rows ? a.queries : (a.queries + tile - 1) / tile;
     s.at = dbias->data;

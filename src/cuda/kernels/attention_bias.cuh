@@ -57,16 +57,19 @@ static __device__ __forceinline__ void add_entries(const bias_slopes &x, int64_t
                                                    int n, int first, int me, int lanes)
 {
     const int last = x.bias.count - 1;
+    if (x.sums.last) { /* one score for each entry; what lies beyond the ends is masked */
+        const int end = min(first + n, last + 1);
+        for (int e = max(first, 0) + me; e < end; e += lanes)
+            ((T *)x.sums.at)[sums + e] = from_float<T>(line[e - first]);
+        return;
+    }
     const int low = max(min(first, last), 0), high = max(min(first + n - 1, last), 0);
     for (int e = low + me; e <= high; e += lanes) {
         const int from = e == 0 ? 0 : max(e - first, 0), to = e == last ? n - 1 : min(e - first, n - 1);
         float sum = 0;
         for (int i = from; i <= to; i++)
             sum += line[i];
-        if (x.sums.last)
-            ((T *)x.sums.at)[sums + e] = from_float<T>(sum);
-        else
-            ((float *)x.sums.at)[sums + e] += sum;
+        ((float *)x.sums.at)[sums + e] += sum;
     }
 }
 
