@@ -1,50 +1,62 @@
 /* saturation.c - why attention divides by sqrt(D). Queries and keys are normal random vectors of D elements; scores are
  * their dot products, with and without the factor 1/sqrt(D). Without it the variance of the scores is D: softmax
- * becomes an argmax, and its gradient vanishes. Prints a table by D: the mean highest weight of a query, and the norm
- * of the gradient of the scores for a random linear loss of the weights.
+ * becomes an argmax, and its gradient vanishes. Prints a table by D: the mean highest weight of a query, and the
+ * median over the queries of the norm of the gradient of the scores, for a random linear loss of the weights.
  *
  *   saturation [DEVICE] */
 #include <banyan/banyan.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { T = 64 };
+enum { QUERIES = 512, KEYS = 64 };
 
 typedef struct result {
     double highest, gradient;
 } result;
 
-static double norm_of(const float *x, int n)
+static int by_value(const void *a, const void *b)
 {
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_norm(const float *gradient)
+{
+    double norms[QUERIES] = {0};
+    for (int t = 0; t < QUERIES; t++) {
+        for (int s = 0; s < KEYS; s++)
+            norms[t] += (double)gradient[t * KEYS + s] * (double)gradient[t * KEYS + s];
+        norms[t] = sqrt(norms[t]);
+    }
+    qsort(norms, QUERIES, sizeof *norms, by_value);
+    return (norms[QUERIES / 2 - 1] + norms[QUERIES / 2]) / 2;
 }
 
 static double mean_highest(const float *weights)
 {
     double sum = 0;
-    for (int t = 0; t < T; t++) {
+    for (int t = 0; t < QUERIES; t++) {
         float most = 0;
-        for (int s = 0; s < T; s++)
-            most = weights[t * T + s] > most ? weights[t * T + s] : most;
+        for (int s = 0; s < KEYS; s++)
+            most = weights[t * KEYS + s] > most ? weights[t * KEYS + s] : most;
         sum += (double)most;
     }
-    return sum / T;
+    return sum / QUERIES;
 }
 
 /* The parameter "probe" is zero and is added to the scores: its gradient is theirs. */
 static by_program *compile(by_params *params, int64_t d, double scale, by_tensor **weights)
 {
-    const int64_t rows[] = {T, d}, square[] = {T, T}, all[] = {T * T};
+    const int64_t queries[] = {QUERIES, d}, keys[] = {KEYS, d};
+    const int64_t pairs[] = {QUERIES, KEYS}, all[] = {QUERIES * KEYS};
     const by_init normal = {BY_INIT_NORMAL, 1}, zero = {BY_INIT_ZERO, 0};
     by_graph *g = by_graph_new(&(by_graph_spec){.params = params, .training = true});
-    by_tensor *q = by_param(g, "q", 2, rows, normal), *k = by_param(g, "k", 2, rows, normal);
-    by_tensor *scores = by_scale(g, by_matmul(g, q, k, false, true), scale); /* (T, T) */
+    by_tensor *q = by_param(g, "q", 2, queries, normal), *k = by_param(g, "k", 2, keys, normal);
+    by_tensor *scores = by_scale(g, by_matmul(g, q, k, false, true), scale); /* (QUERIES, KEYS) */
     *weights =
-        by_output(g, "weights", by_softmax(g, by_add(g, scores, by_param(g, "probe", 2, square, zero))));
-    by_tensor *loss = by_mul(g, *weights, by_param_fixed(g, "loss", 2, square, normal));
+        by_output(g, "weights", by_softmax(g, by_add(g, scores, by_param(g, "probe", 2, pairs, zero))));
+    by_tensor *loss = by_mul(g, *weights, by_param_fixed(g, "loss", 2, pairs, normal));
     loss = by_sum(g, by_reshape(g, loss, 1, all), 0);
     if (by_params_freeze(params, true) != BY_OK || by_params_init(params, 7) != BY_OK) {
         by_graph_free(g);
@@ -55,7 +67,7 @@ static by_program *compile(by_params *params, int64_t d, double scale, by_tensor
 
 static by_status measure(by_device *device, int64_t d, double scale, result *out)
 {
-    static float weights[T * T], gradient[T * T];
+    static float weights[QUERIES * KEYS], gradient[QUERIES * KEYS];
     by_tensor *kept;
     by_params *params = by_params_new(device, BY_F32);
     by_program *p = compile(params, d, scale, &kept);
@@ -64,7 +76,7 @@ static by_status measure(by_device *device, int64_t d, double scale, result *out
         s = by_read_f32(p, kept, weights);
     if (s == BY_OK)
         s = by_params_get(params, by_params_find(params, "probe"), BY_SLOT_GRAD, gradient);
-    *out = (result){mean_highest(weights), norm_of(gradient, T * T)};
+    *out = (result){mean_highest(weights), median_norm(gradient)};
     by_program_free(p);
     by_params_free(params);
     return s;

@@ -824,6 +824,31 @@ static void assert_ticks(const char *svg, const char *const *expected, int count
             fail_msg("no tick %s", expected[i]);
 }
 
+/* Both axes logarithmic: ticks at powers of two, points that are not positive left out, names on several lines. */
+static void test_curve_logarithmic(void **state)
+{
+    (void)state;
+    enum { SERIES = 9 };
+    double x[5] = {1024, 2048, 4096, 8192, 16384}, y[5] = {0.25, 1, 0, 16, 64};
+    report_curve_series s[SERIES], more = {.x = x, .y = y, .count = 5, .exact = true};
+    for (int i = 0; i < SERIES; i++)
+        s[i] = (report_curve_series){.name = "longformer", .x = x, .y = y, .count = 5, .exact = true};
+    report_curve_panel p[] = {{.y_label = "ms", .series = s, .count = SERIES},
+                              {.y_label = "MiB", .series = &more, .count = 1}};
+    report_curve c = {.x_label = "tokens", .panels = p, .count = 2, .logarithmic = true};
+    char *text = svg_of(&c);
+    static const char *const ticks[] = {">1k<", ">2k<", ">4k<", ">8k<", ">16k<", ">0.25<", ">64<"};
+    assert_ticks(text, ticks, BY_COUNT(ticks));
+    assert_int_equal(occurrences(text, "longformer"), SERIES);
+    assert_int_equal(occurrences(text, "<path class=\"thin\""),
+                     2 * SERIES + 1); /* lines, and samples beside names */
+    size_t points = 0;
+    for (const char *path = path_of(text, "<path class=\"thin\""); *path != '"'; path++)
+        points += *path == 'M' || *path == 'L';
+    assert_int_equal(points, 4);
+    base_free(text);
+}
+
 static void test_curve_ticks(void **state)
 {
     (void)state;
@@ -967,12 +992,12 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        TEST(test_json_refuses), TEST(test_json_members),     TEST(test_json_print),
-        TEST(test_st_headers),   TEST(test_st_round_trip),    TEST(test_st_write_refuses),
-        TEST(test_st_shards),    TEST(test_st_fixtures),      TEST(test_st_large),
-        TEST(test_events),       TEST(test_events_disk_full), TEST(test_curve_small),
-        TEST(test_curve_ticks),  TEST(test_curve_panels),     TEST(test_curve_million),
-        TEST(test_curve_text),
+        TEST(test_json_refuses),  TEST(test_json_members),      TEST(test_json_print),
+        TEST(test_st_headers),    TEST(test_st_round_trip),     TEST(test_st_write_refuses),
+        TEST(test_st_shards),     TEST(test_st_fixtures),       TEST(test_st_large),
+        TEST(test_events),        TEST(test_events_disk_full),  TEST(test_curve_small),
+        TEST(test_curve_ticks),   TEST(test_curve_logarithmic), TEST(test_curve_panels),
+        TEST(test_curve_million), TEST(test_curve_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

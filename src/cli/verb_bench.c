@@ -44,7 +44,8 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, lengths), .name = "lengths", .value = "LIST",
      .help = "tokens, k = 1024 (default: 1k,2k,4k,8k,16k; on a GPU up to 64k)", .group = "Attention"},
     {CLI_AT(bench_options, kinds), .name = "kinds", .value = "LIST",
-     .help = "of dense, causal, window, blocks, strided, fixed, linformer, relative (default: all)"},
+     .help = "of dense, causal, window, blocks, strided, fixed, sinks, longformer, bigbird, lsh, "
+             "linformer, relative (default: all)"},
     {CLI_AT(bench_options, head_dim), .name = "head-dim", CLI_RANGE(1, 1024), .preset = "64",
      .help = "width of a head; --heads is 4 and --batch-size 1 unless given"},
     {CLI_AT(bench_options, plot), .name = "plot", .value = "FILE.svg",

@@ -7,7 +7,15 @@
 #include "base/base.h"
 #include "graph/reach.h"
 
-enum { REACH = 256, SUMMARY = 8 }; /* keys of a window or block; columns of a stride that FIXED summarises */
+enum {
+    REACH = 256, /* keys of a window or a block */
+    SUMMARY = 8, /* columns of a stride that FIXED summarises */
+    SINKS = 4,   /* first keys that all queries see */
+    GLOBALS = 16,
+    TILE = 64, /* tokens of a block of BigBird and of a chunk of Reformer */
+    RANDOM = 3,
+    ROUNDS = 2
+};
 
 /* ---- kinds that are compositions ------------------------------------------------------------- */
 
@@ -39,6 +47,84 @@ static by_tensor *build_relative(by_graph *g, const gen_attention_shape *s, by_t
             .heads = s->heads, .mask = BY_MASK_CAUSAL, .relative = bias, .relative_zero = s->length - 1});
 }
 
+/* Longformer (Beltagy et al. 2020): a window to both sides; the first tokens see all and are seen by all. */
+static by_tensor *build_longformer(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
+                                   by_tensor *v)
+{
+    const int globals = BY_MIN(GLOBALS, s->length - 1);
+    const by_pattern pattern = {
+        .kind = BY_PATTERN_SINKS, .length = globals, .before = REACH / 2, .after = REACH / 2};
+    by_tensor *near = by_attention(g, q, k, v, &(by_attention_spec){.heads = s->heads, .pattern = pattern});
+    by_tensor *all =
+        by_attention(g, by_slice(g, q, 1, 0, globals), k, v, &(by_attention_spec){.heads = s->heads});
+    return by_concat(g, (by_tensor *[]){all, by_slice(g, near, 1, globals, s->length - globals)}, 2, 1);
+}
+
+static double share_longformer(const gen_attention_shape *s)
+{
+    const by_pattern pattern = {
+        .kind = BY_PATTERN_SINKS, .length = GLOBALS, .before = REACH / 2, .after = REACH / 2};
+    const gr_reach r = gr_reach_of(&pattern);
+    double pairs = 0;
+    for (int p = 0; p < s->length; p++)
+        pairs += (double)(p < GLOBALS ? s->length : gr_reach_count(&r, p, s->length));
+    return pairs / s->length / s->length;
+}
+
+/* 1 where x > 0, else 0. */
+static by_tensor *positive(by_graph *g, by_tensor *x)
+{
+    return by_clamp(g, by_scale(g, x, 1e9), 0, 1);
+}
+
+/* BigBird (Zaheer et al. 2020): blocks see those next to them, the first one, and about RANDOM others. The mask has an
+ * entry for each pair of blocks. */
+static by_tensor *build_big_bird(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
+                                 by_tensor *v)
+{
+    const int64_t n = (s->length + TILE - 1) / TILE, shape[] = {1, s->heads, n, n};
+    by_tensor *at = by_cast(g, by_range(g, 1, &n), BY_F32), *rows = by_reshape(g, at, 2, (int64_t[]){n, 1});
+    by_tensor *d = by_sub(g, rows, at), *one = by_fill(g, BY_F32, 1, (int64_t[]){1}, 1);
+    by_tensor *near = positive(g, by_sub(g, by_scale(g, one, 1.5), by_maximum(g, d, by_scale(g, d, -1))));
+    by_tensor *first = positive(g, by_sub(g, by_scale(g, one, 0.5), by_minimum(g, rows, at)));
+    by_tensor *drawn = by_random(g, BY_RANDOM_UNIFORM, BY_F32, 4, shape, 1); /* in (-1, 1) */
+    drawn = positive(g, by_sub(g, drawn, by_scale(g, one, 1 - 2.0 * RANDOM / (double)n)));
+    by_tensor *mask = by_cast(g, by_add(g, drawn, by_add(g, near, first)), BY_I32);
+    return by_attention(g, q, k, v,
+                        &(by_attention_spec){.heads = s->heads, .pair_mask = mask, .pair_block = TILE});
+}
+
+static double share_big_bird(const gen_attention_shape *s)
+{
+    const double n = (s->length + TILE - 1) / TILE; /* near, first key, first query, drawn */
+    return BY_MIN((3 + 1 + 1 + RANDOM) / n, 1);
+}
+
+/* LSH attention (Kitaev et al. 2020): queries are keys; tokens sorted by bucket see their chunk and the one before. */
+static by_tensor *build_lsh(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
+                            by_tensor *v)
+{
+    int buckets = 2;
+    while (buckets < 2 * (s->length / TILE))
+        buckets *= 2;
+    by_tensor *rotations = by_random(g, BY_RANDOM_NORMAL, by_type(q) == BY_F64 ? BY_F64 : BY_F32, 4,
+                                     (int64_t[]){s->heads, s->head_dim, ROUNDS, buckets / 2}, 1);
+    by_tensor *order = by_argsort(g, by_hash(g, q, rotations, NULL, 1, &buckets), false);
+    (void)k;
+    return by_chunked_attention(g, q, q, v,
+                                &(by_chunked_spec){.heads = s->heads,
+                                                   .chunk = BY_MIN(TILE, s->length),
+                                                   .before = s->length > TILE,
+                                                   .causal = true,
+                                                   .avoid_self = true,
+                                                   .order = order});
+}
+
+static double share_lsh(const gen_attention_shape *s)
+{
+    return BY_MIN(2.0 * TILE * ROUNDS / s->length, 1);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const gen_attention_kind kinds[] = {
@@ -58,6 +144,22 @@ static const gen_attention_kind kinds[] = {
      .about = "Sparse Transformer, blocks of about sqrt(n), 8 summary columns",
      .spec = {.mask = BY_MASK_CAUSAL, .pattern = {.kind = BY_PATTERN_FIXED, .after = SUMMARY}},
      .root = true},
+    {.name = "sinks",
+     .about = "the last 256 keys and the first 4",
+     .spec = {.mask = BY_MASK_CAUSAL,
+              .pattern = {.kind = BY_PATTERN_SINKS, .length = SINKS, .before = REACH - 1}}},
+    {.name = "longformer",
+     .about = "a window of 128 to both sides, 16 global tokens",
+     .build = build_longformer,
+     .share = share_longformer},
+    {.name = "bigbird",
+     .about = "blocks of 64: the nearest three, the first, three random ones",
+     .build = build_big_bird,
+     .share = share_big_bird},
+    {.name = "lsh",
+     .about = "Reformer, two rounds of chunks of 64 and the chunk before",
+     .build = build_lsh,
+     .share = share_lsh},
     {.name = "linformer",
      .about = "keys and values projected to 256",
      .build = build_linformer,

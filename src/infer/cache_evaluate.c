@@ -172,6 +172,15 @@ static by_status on_token(void *user, int32_t token, int32_t next, double nats, 
     return r->filled == BLOCK ? flush(r) : BY_OK;
 }
 
+/* Of a model with a memory the batch is columns of the text; one column keeps its order. */
+static by_perplexity_spec in_order(const by_model *m, const by_perplexity_spec *spec)
+{
+    by_perplexity_spec s = *spec;
+    if (by_model_memory(m) > 0 && !s.apart && s.stride == 0)
+        s.batch = 1;
+    return s;
+}
+
 static reader reader_of(const by_model *m, const by_tokenizer *t, const by_continuous_cache *c)
 {
     return (reader){
@@ -201,7 +210,8 @@ by_status gen_cache_perplexity(by_model *m, const by_tokenizer *t, const char *c
     r.token = add_token;
     r.n_thetas = 1;
     r.thetas[0] = spec->cache.theta;
-    by_status s = gen_read_windows(m, t, files, count, spec, on_token, &r, out);
+    const by_perplexity_spec ordered = in_order(m, spec);
+    by_status s = gen_read_windows(m, t, files, count, &ordered, on_token, &r, out);
     if (s == BY_OK)
         s = flush(&r);
     if (s == BY_OK)
@@ -283,7 +293,8 @@ by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *f
     r.n_thetas = THETAS;
     for (int k = 1; k < THETAS; k++)
         r.thetas[k] = pow(2, k / 2.0);
-    by_status s = gen_read_windows(m, t, files, count, spec, on_token, &r, &out->result);
+    const by_perplexity_spec ordered = in_order(m, spec);
+    by_status s = gen_read_windows(m, t, files, count, &ordered, on_token, &r, &out->result);
     if (s == BY_OK)
         s = flush(&r);
     if (s == BY_OK)

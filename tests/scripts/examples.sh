@@ -5,6 +5,10 @@ own_folder
 examples="$BANYAN_BUILD/examples"
 
 check "a new architecture learns its sentence" "$examples/architecture"
+check "softmax saturates without the scale" "$examples/saturation"
+mv "$tmp/why" "$tmp/table"
+# shellcheck disable=SC2016 # the fields are awk's
+check "its gradient vanishes" awk '$1 == 1024 { found = $5 < 0.01 * $3 && $4 > 0.8 && $2 < 0.3 } END { exit !found }' "$tmp/table"
 
 # A small model to work with, trained on the sources of this very project.
 cat "$BANYAN_SOURCE"/src/graph/*.c >"$tmp/text"
