@@ -12,12 +12,17 @@ static const arch_derived *entry(const by_model *m, int i)
 
 static arch_rows rows_of(const by_model *m, const by_batch *b, const arch_derived *how)
 {
+    const by_array *given = how->from ? by_batch_find(b, how->from) : NULL;
+    int64_t count = given ? 1 : 0;
+    for (int i = 0; given && i < given->rank; i++)
+        count *= given->shape[i];
     return (arch_rows){.task = by_model_task(m),
                        .batch = b->batch,
                        .seq = b->seq,
                        .tokens = by_batch_ids(b, "tokens"),
                        .mask = by_batch_ids(b, "mask"),
-                       .given = how->from ? by_batch_ids(b, how->from) : NULL};
+                       .given = how->from ? by_batch_ids(b, how->from) : NULL,
+                       .count = count};
 }
 
 int model_derive(const by_model *m, const by_batch *b, model_derived *list)
@@ -70,6 +75,8 @@ bool model_derived_alike(const model_derived *a, const model_derived *b)
 bool model_derives_from(const by_model *m, const char *name)
 {
     const arch_derived *how;
+    if (strcmp(name, "targets") == 0) /* the loss reads them */
+        return false;
     for (int i = 0; (how = entry(m, i)); i++)
         if (how->from && strcmp(how->from, name) == 0)
             return true;

@@ -11,31 +11,6 @@
 #include "graph/graph.h"
 #include <math.h>
 
-static const char *const row_names[] = {"tail_rows.1", "tail_rows.2", "tail_rows.3", "tail_rows.4",
-                                        "tail_rows.5", "tail_rows.6", "tail_rows.7", "tail_rows.8"};
-static const char *const target_names[] = {"tail_targets.1", "tail_targets.2", "tail_targets.3",
-                                           "tail_targets.4", "tail_targets.5", "tail_targets.6",
-                                           "tail_targets.7", "tail_targets.8"};
-
-#define TAIL(i)                                               \
-    {"tail_rows." #i, BY_I32, "N", BY_PART_WHOLE, false},     \
-    {                                                         \
-        "tail_targets." #i, BY_I32, "N", BY_PART_WHOLE, false \
-    }
-const by_input_info arch_adaptive_inputs[] = {{"tokens", BY_I32, "BT", BY_PART_WHOLE, true},
-                                              {"positions", BY_I32, "BT", BY_PART_WHOLE, false},
-                                              {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
-                                              {"pick", BY_I32, "N", BY_PART_WHOLE, false},
-                                              TAIL(1),
-                                              TAIL(2),
-                                              TAIL(3),
-                                              TAIL(4),
-                                              TAIL(5),
-                                              TAIL(6),
-                                              TAIL(7),
-                                              TAIL(8),
-                                              {0}};
-
 #define COPIES(i)                                                                       \
     {"crit.out_layers." #i ".weight", "transformer.word_emb.emb_layers." #i ".weight"}, \
     {                                                                                   \
@@ -46,10 +21,6 @@ const arch_alias arch_adaptive_copies[] = {{"crit.out_projs.0", "transformer.wor
                                            COPIES(2),
                                            COPIES(3),
                                            COPIES(4),
-                                           COPIES(5),
-                                           COPIES(6),
-                                           COPIES(7),
-                                           COPIES(8),
                                            {.key = NULL}};
 
 int arch_adaptive_tails(const arch_adaptive *a)
@@ -266,13 +237,15 @@ static by_tensor *head_targets(by_graph *g, const arch_adaptive *a, by_tensor *t
 static by_tensor *tail_loss(by_graph *g, const by_model_io *io, const arch_adaptive *a, bool own,
                             by_tensor *targets, by_tensor *mask, int i)
 {
-    by_tensor *h = by_io_output(io, "rows"), *rows = by_io_input(io, row_names[i - 1]);
-    by_tensor *to = by_io_input(io, target_names[i - 1]);
-    if (rows && to)
-        h = by_gather(g, h, rows); /* (K, C) */
-    else
+    by_tensor *h = by_io_output(io, "rows"), *list = by_io_input(io, arch_adaptive_derived[i - 1].name), *to;
+    if (list) {
+        const int64_t count = by_dim(list, 1);
+        h = by_gather(g, h, by_reshape(g, by_slice(g, list, 0, 0, 1), 1, &count)); /* (K, C) */
+        to = by_reshape(g, by_slice(g, list, 0, 1, 1), 1, &count);
+    } else {
         to =
             by_where(g, by_cast(g, mask, BY_I32), local(g, a, targets, i), by_fill(g, BY_I32, 0, NULL, -100));
+    }
     return by_cross_entropy(g, logits_of(g, a, own, h, i), to, NULL);
 }
 
@@ -288,9 +261,65 @@ by_tensor *arch_adaptive_loss(by_graph *g, const by_model_io *io, by_tensor *tar
                                        head_targets(g, a, targets), NULL);
     for (int i = 1; i <= arch_adaptive_tails(a); i++) {
         by_tensor *mask = inside(g, a, targets, i);
-        by_tensor *share = by_div(g, by_sum(g, mask, 0), all);
         by_tensor *tail = tail_loss(g, io, a, own, targets, mask, i);
-        loss = by_add(g, loss, by_mul(g, tail, by_cast(g, share, by_type(tail))));
+        by_tensor *count = by_cast(g, by_sum(g, mask, 0), by_type(tail));
+        loss = by_add(g, loss, by_mul(g, tail, by_div(g, count, by_cast(g, all, by_type(tail)))));
     }
     return loss;
 }
+
+/* ---- rows of a tail --------------------------------------------------------------------------- */
+
+static bool is_in(const arch_adaptive *a, int32_t target, int i)
+{
+    return target >= begin_of(a, i) && target < begin_of(a, i + 1);
+}
+
+/* (2, K): K is a power of two times a sixteenth of the rows, so that few shapes are compiled. */
+static int tail_shape(const arch_adaptive *a, const arch_rows *rows, int64_t *dim, int i)
+{
+    int64_t count = 0, room = BY_MAX(rows->count / 16, 1);
+    if (rows->task != BY_TASK_LM || !rows->given || i > arch_adaptive_tails(a))
+        return 0;
+    for (int64_t k = 0; k < rows->count; k++)
+        count += is_in(a, rows->given[k], i);
+    while (room < count)
+        room *= 2;
+    dim[0] = 2;
+    dim[1] = BY_MIN(room, rows->count);
+    return 2;
+}
+
+static void tail_fill(const arch_adaptive *a, const arch_rows *rows, const int64_t *dim, int32_t *out, int i)
+{
+    int64_t n = 0;
+    for (int64_t k = 0; k < rows->count && n < dim[1]; k++)
+        if (is_in(a, rows->given[k], i)) {
+            out[n] = (int32_t)k;
+            out[dim[1] + n++] = rows->given[k] - (int32_t)begin_of(a, i);
+        }
+    for (; n < dim[1]; n++) {
+        out[n] = 0;
+        out[dim[1] + n] = -100;
+    }
+}
+
+#define TAIL(i)                                                                                       \
+    static int shape_##i(const void *config, const arch_rows *rows, int64_t *dim)                     \
+    {                                                                                                 \
+        return tail_shape(config, rows, dim, i);                                                      \
+    }                                                                                                 \
+    static void fill_##i(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out) \
+    {                                                                                                 \
+        tail_fill(config, rows, dim, out, i);                                                         \
+    }
+TAIL(1)
+TAIL(2)
+TAIL(3)
+TAIL(4)
+#define TAIL_ROW(i)                                                                 \
+    {                                                                               \
+        .name = "tail." #i, .from = "targets", .shape = shape_##i, .fill = fill_##i \
+    }
+const arch_derived arch_adaptive_derived[] = {
+    TAIL_ROW(1), TAIL_ROW(2), TAIL_ROW(3), TAIL_ROW(4), {.name = NULL}};

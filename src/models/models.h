@@ -122,6 +122,7 @@ typedef struct arch_rows {
     int batch, seq;
     const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
     const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
+    int64_t count;                /* elements of that */
 } arch_rows;
 typedef struct arch_derived {
     const char *name; /* of the input, which is i32; NULL at the end */
@@ -309,7 +310,7 @@ bool arch_rope_write(cJSON *json, const nn_rope *rope);
 
 /* ---- adaptive embedding and softmax (adaptive.c) --------------------------------------------------- */
 
-enum { ARCH_CUTOFFS = 8 };
+enum { ARCH_CUTOFFS = 4 };
 typedef struct arch_adaptive {
     int vocab, embed, width;     /* tokens, width of the first table, width of the model */
     int div;                     /* every cluster's table is narrower than the one before by this factor */
@@ -325,12 +326,13 @@ by_tensor *arch_adaptive_embedding(by_graph *g, by_tensor *ids, const arch_adapt
 /* Returns "logits" from "features": with tails, the logarithms of the probabilities. own: the weights are not the
  * tables of the embedding. */
 void arch_adaptive_head(by_graph *g, by_model_io *io, const arch_adaptive *a, bool own);
-/* The mean loss. The inputs tail_rows.i and tail_targets.i (K), if they are fed, list the rows of the batch whose
- * target is in tail i, and these targets counted from the first of the tail; -100 where a list is longer. Then only
- * these rows are computed. Otherwise all rows are, for all tails. */
+/* The mean loss. The inputs tail.1, tail.2, ... (2, K), if they are fed, list the rows of the batch whose target is in
+ * that tail, and these targets counted from the first of the tail, -100 where the list is longer than there are any. Then
+ * only these rows are computed. Otherwise all rows are, for every tail. */
 by_tensor *arch_adaptive_loss(by_graph *g, const by_model_io *io, by_tensor *targets, const arch_adaptive *a,
                               bool own);
-extern const by_input_info arch_adaptive_inputs[];
+/* Lists these rows; configurations begin with their arch_adaptive. */
+extern const arch_derived arch_adaptive_derived[];
 extern const arch_alias arch_adaptive_copies[]; /* tensors of files that repeat the embedding's */
 
 /* ---- what the relatives of GPT-2 share (gpt2.c) ------------------------------------------------- */

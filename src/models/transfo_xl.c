@@ -7,12 +7,12 @@
 #include "nn/stream_state.h"
 
 typedef struct transfo_xl_config {
+    arch_adaptive words; /* first: arch_adaptive_derived */
     int context, width, layers, heads, head_dim, inner, memory;
     int clamp; /* the farthest distance that is told from others; 0 or less: all are */
     float eps, drop, attn_drop;
     bool pre_norm, same_length, untied_biases, share_projections;
     arch_head head;
-    arch_adaptive words;
 } transfo_xl_config;
 
 #define INT(member, key, fallback, low, high, role) \
@@ -346,7 +346,7 @@ const arch_family arch_transfo_xl = {
     .unlimited = true,
     .labels_in_place = true,
     .ignored = ignored,
-    .inputs = arch_adaptive_inputs,
+    .derived = arch_adaptive_derived,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
     .config_size = sizeof(transfo_xl_config),

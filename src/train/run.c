@@ -292,7 +292,7 @@ static by_status set_up_steps(train_run *r)
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed,
                                                              .label_smoothing = (float)s->label_smoothing,
-                                                             .many_shapes = many,
+                                                             .many_shapes = many || r->model->arch->derived,
                                                              .streams = r->streams != NULL});
     if (!r->trainer)
         return base_error_status();
