@@ -258,6 +258,8 @@ void model_head_find(by_model *m, const by_weights *file)
     const by_weight *table = find_tensor(m, file, m->arch->table);
     if (!table)
         table = find_tensor(m, file, m->arch->target_table);
+    if (m->arch->bare && m->task == m->arch->pretrained && !is_prefixed(m, file))
+        m->arch->bare(m->config);
     h->own = !m->arch->always_tied && !h->tied;
     if (head && table && !same_values(head, table))
         h->own = true;

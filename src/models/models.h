@@ -189,6 +189,9 @@ typedef struct arch_family {
     /* The loss of a head over the vocabulary that no table of logits is made for; NULL, or a result of NULL: the
      * cross-entropy of the logits. */
     by_tensor *(*loss)(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets);
+    /* The file of a model with a head has names without the prefix of the body, as the authors' own files do. NULL: this
+     * changes nothing else */
+    void (*bare)(void *config);
 } arch_family;
 
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,

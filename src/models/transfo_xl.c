@@ -129,23 +129,21 @@ static by_status check(const void *config)
 }
 
 static const arch_preset presets[] = {
-    {"tiny", 4, 4, 128, 64},
-    {"enwik8", 12, 8, 512, 512},
-    {"wt103-base", 16, 10, 410, 150},
-    {"wt103", 18, 16, 1024, 384},
+    {"tiny", 4, 4, 128, 64},          {"tiny-adaptive", 4, 4, 128, 64}, {"enwik8", 12, 8, 512, 512},
+    {"wt103-base", 16, 10, 410, 150}, {"wt103", 18, 16, 1024, 384},
 };
 static const struct {
     int inner, memory, clamp; /* inner 0: four times the width */
-    bool adaptive, untied;
-    int div;
-} rest[] = {{0, 64, -1, false, false, 1},
-            {2048, 512, -1, false, false, 1},
-            {2100, 150, -1, true, false, 1},
-            {4096, 384, 1000, true, true, 4}};
+    int div, count, cutoffs[3];
+    bool untied;
+} rest[] = {{0, 64, -1, 1, 0, {0}, false},
+            {0, 64, -1, 2, 2, {100, 200}, false},
+            {2048, 512, -1, 1, 0, {0}, false},
+            {2100, 150, -1, 1, 3, {20000, 40000, 200000}, false},
+            {4096, 384, 1000, 4, 3, {20000, 40000, 200000}, true}};
 
 static void adjust(const char *preset, void *config)
 {
-    static const int words[] = {20000, 40000, 200000};
     transfo_xl_config *c = config;
     int i = 0;
     while (i < BY_COUNT(presets) - 1 && strcmp(presets[i].name, preset) != 0)
@@ -158,8 +156,8 @@ static void adjust(const char *preset, void *config)
     c->head_dim = c->width / c->heads;
     c->words.width = c->words.embed = c->width;
     c->words.div = rest[i].div;
-    c->words.count = rest[i].adaptive ? BY_COUNT(words) : 0;
-    memcpy(c->words.cutoffs, words, sizeof words);
+    c->words.count = rest[i].count;
+    memcpy(c->words.cutoffs, rest[i].cutoffs, sizeof rest[i].cutoffs);
     tie_projections(c);
 }
 
@@ -325,6 +323,12 @@ static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, b
                : NULL;
 }
 
+/* The authors' files number the tails from the last column of the head backwards. */
+static void bare(void *config)
+{
+    ((transfo_xl_config *)config)->words.reversed = true;
+}
+
 static const char *const ignored[] = {"pos_emb.inv_freq", NULL};
 
 const arch_family arch_transfo_xl = {
@@ -358,4 +362,5 @@ const arch_family arch_transfo_xl = {
     .adjust = adjust,
     .build = build,
     .loss = loss,
+    .bare = bare,
 };
