@@ -31,11 +31,11 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
-             "sparse-transformer",
+             "sparse-transformer, transfo-xl",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help =
-         "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; encoders: small, base, large"},
+     .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
+             "wt103-base, wt103; encoders: small, base, large"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
