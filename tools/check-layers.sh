@@ -33,6 +33,7 @@ BEGIN {
     of["model"] = of["pass"] = "model"
     of["model_io"] = "models"
     of["stream"] = "nn"
+    of["reader"] = "model"
     of["examples"] = "data"
     of["weights"] = "io"
     of["tokenizer"] = of["train_tokenizer"] = "text"

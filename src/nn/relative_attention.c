@@ -1,4 +1,4 @@
-/* relative.c - attention by content and distance (Dai et al. 2019, "Transformer-XL"); XLNet shares it. See nn.h. */
+/* relative_attention.c - attention by content and distance (Dai et al. 2019, "Transformer-XL"); XLNet shares it. See nn.h. */
 #include <math.h>
 
 #include "nn/cache.h"
@@ -14,7 +14,7 @@ by_tensor *nn_distances(by_graph *g, int64_t length, int zero, int64_t width, by
 }
 
 /* x (..., N, H*D) -> (..., H, N, D), of 2 or 3 axes. */
-static by_tensor *by_head(by_graph *g, by_tensor *x, int heads)
+static by_tensor *heads_first(by_graph *g, by_tensor *x, int heads)
 {
     const int64_t n = by_dim(x, -2), d = by_dim(x, -1) / heads;
     if (by_rank(x) == 2)
@@ -38,7 +38,7 @@ by_tensor *nn_relative_attention(by_graph *g, by_tensor *q, by_tensor *k, by_ten
     if (op.scale == 0)
         op.scale = 1.0f / sqrtf((float)by_dim(q, -1) / (float)op.heads);
     by_tensor *seeks = by_scale(g, shifted(g, q, s->position), op.scale); /* (B, T, H*D) */
-    op.relative = by_matmul(g, by_head(g, seeks, op.heads), by_head(g, s->distances, op.heads), false,
+    op.relative = by_matmul(g, heads_first(g, seeks, op.heads), heads_first(g, s->distances, op.heads), false,
                             true); /* (B, H, T, L) */
     op.relative_zero = s->zero;
     return nn_attend_over(g, shifted(g, q, s->content), k, v, s->cache, s->layer, &op);
