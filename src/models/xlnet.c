@@ -230,7 +230,7 @@ static sight look(by_graph *g, const xlnet_config *c, const by_model_io *io, by_
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A parameter (n, H, D). */
-static by_tensor *by_heads(by_graph *g, const xlnet_config *c, const char *name, int64_t n)
+static by_tensor *param_of(by_graph *g, const xlnet_config *c, const char *name, int64_t n)
 {
     const int64_t shape[3] = {n, c->heads, c->width / c->heads};
     return by_param(g, name, 3, shape, (by_init){BY_INIT_NORMAL, c->std});
@@ -246,7 +246,7 @@ static by_tensor *bias_of(by_graph *g, const xlnet_config *c, const char *name) 
 static by_tensor *project(by_graph *g, const xlnet_config *c, const char *name, by_tensor *x)
 {
     by_tensor *w =
-        by_reshape(g, by_heads(g, c, name, c->width), 2, (int64_t[]){c->width, c->width}); /* (C, H*D) */
+        by_reshape(g, param_of(g, c, name, c->width), 2, (int64_t[]){c->width, c->width}); /* (C, H*D) */
     return by_linear(g, x, w, NULL, &(by_linear_spec){.w_is_kn = true});
 }
 
@@ -269,7 +269,7 @@ static layer open_layer(by_graph *g, const xlnet_config *c, const sight *s, by_t
     l.content = bias_of(g, c, "r_w_bias");
     l.position = bias_of(g, c, "r_r_bias");
     l.segment = bias_of(g, c, "r_s_bias");
-    l.kin = by_heads(g, c, "seg_embed", 2);
+    l.kin = param_of(g, c, "seg_embed", 2);
     return l;
 }
 
@@ -330,7 +330,7 @@ static by_tensor *collect(by_graph *g, const by_model_io *io, by_tensor *y)
 static by_tensor *finish(by_graph *g, const xlnet_config *c, by_tensor *x, by_tensor *y)
 {
     by_scope_push(g, "rel_attn");
-    by_tensor *o = by_reshape(g, by_heads(g, c, "o", c->width), 2, (int64_t[]){c->width, c->width});
+    by_tensor *o = by_reshape(g, param_of(g, c, "o", c->width), 2, (int64_t[]){c->width, c->width});
     y = by_dropout(g, by_linear(g, y, o, NULL, NULL), c->drop);
     x = nn_layernorm(g, "layer_norm", by_add(g, x, y), c->eps);
     by_scope_pop(g);
