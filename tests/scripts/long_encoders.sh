@@ -36,7 +36,7 @@ done
 i=0
 while [ $i -lt 40 ]; do
     printf 'Anna B-PER\nran O\n\nthe O\ndog O\n\n' >>"$tmp/tags.conll"
-    printf '{"text": "if", "choices": ["yes", "no"], "label": 0}\n{"text": "else", "choices": ["yes", "no"], "label": 1}\n' >>"$tmp/choices.jsonl"
+    printf '{"text": "x", "choices": ["a", "b"], "label": 0}\n{"text": "y", "choices": ["a", "b"], "label": 1}\n' >>"$tmp/choices.jsonl"
     i=$((i + 1))
 done
 cat >"$tmp/squad.json" <<END
@@ -69,9 +69,9 @@ family() {
     run classify "$tmp/$name-classify" "$long$good" --threads 1
     check "$name: classify" works good
     check "$name: tags" learns "$name" "${class}ForTokenClassification" "$tmp/tags.conll" tag '"f1":1' --batch-size 8 --epochs 12
-    check "$name: answers" learns "$name" "${class}ForQuestionAnswering" "$tmp/squad.json" answer f1 --batch-size 1 --epochs 4 \
+    check "$name: answers" learns "$name" "${class}ForQuestionAnswering" "$tmp/squad.json" answer '"f1":100' --batch-size 1 --epochs 8 \
         --max-length 1024
-    check "$name: choices" learns "$name" "${class}ForMultipleChoice" "$tmp/choices.jsonl" choice accuracy --batch-size 8 --epochs 2
+    check "$name: choices" learns "$name" "${class}ForMultipleChoice" "$tmp/choices.jsonl" choice '"accuracy":1' --batch-size 8 --epochs 12
     run embed "$tmp/$name/last" "$long$good" --threads 1 --max-length 1024
     check "$name: a vector of a long text" works '[0-9]'
     run convert "$tmp/$name/last" "$tmp/$name-bf16" --dtype bf16
@@ -90,9 +90,6 @@ check "linformer: attention over projected keys is not drawn" fails 1 "tokens by
 family longformer Longformer
 check "longformer: the configuration has a window for each layer" grep -A2 '"attention_window"' "$tmp/longformer/last/config.json"
 check "longformer: the separator is the tokenizer's" grep -q '"sep_token_id": [1-9]' "$tmp/longformer/last/config.json"
-sed -i 's/"attention_window":.*$/"attention_window": 63,/; /^ *128,$/d; /^ *128$/d; /^ *\],$/d' "$tmp/longformer-bf16/config.json"
-run eval "$tmp/longformer-bf16" --data "$tmp/text" --threads 1
-check "longformer: a window must be even" fails 1 attention_window
 
 family big_bird BigBird
 check "big_bird: the configuration has the blocks" grep -q '"block_size": 16' "$tmp/big_bird/last/config.json"
