@@ -36,7 +36,7 @@ done
 i=0
 while [ $i -lt 40 ]; do
     printf 'Anna B-PER\nran O\n\nthe O\ndog O\n\n' >>"$tmp/tags.conll"
-    printf '{"text": "x", "choices": ["a", "b"], "label": 0}\n{"text": "y", "choices": ["a", "b"], "label": 1}\n' >>"$tmp/choices.jsonl"
+    printf '{"text": "x", "choices": ["a", "b"], "label": 0}\n{"text": "y", "choices": ["b", "a"], "label": 1}\n' >>"$tmp/choices.jsonl"
     i=$((i + 1))
 done
 cat >"$tmp/squad.json" <<END
