@@ -1146,6 +1146,8 @@ static const attention_case attentions[] = {
      .pattern = {SINKS, .length = 7, .before = 9, .after = 9}},
     {1, 140, 240, 2, 1, 24, BY_MASK_NONE, ALL_SEEN, 0.1f, .weights = true,
      .pattern = {SINKS, .length = 70, .before = 3, .after = 2}},
+    {1, 150, 0, 1, 1, 64, BY_MASK_NONE, ALL_SEEN, 0,
+     .pattern = {SINKS, .length = 7, .before = 9, .after = 9}},
     {1, 3, 300, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {SINKS, .length = 4, .before = 20}},
     /* patterns of as many queries as keys, in heads of 64 and 128: each kind of view, lengths that divide
      * nothing, columns of two lengths, several tiles, groups of heads, queries that see nothing */

@@ -111,7 +111,7 @@ static inline bool has_views(const gr_node *n)
     const gr_reach r = gr_reach_of(&p);
     const attention_node m = node_of(n);
     const bool far = p.kind == BY_PATTERN_STRIDED || p.kind == BY_PATTERN_FIXED;
-    if (!r.on || m.queries != m.keys || n->in[GR_ATT_KEY_MASK] || p.part > 2)
+    if (!r.on || r.sinks || m.queries != m.keys || n->in[GR_ATT_KEY_MASK] || p.part > 2)
         return false;
     if (far && p.part == 0 && at->spec.mask != BY_MASK_CAUSAL)
         return false;
