@@ -110,6 +110,8 @@ static bool has_default(const arch_field *f, const void *config, const cJSON *wa
         by_act act;
         return arch_act_parse(want->valuestring, &act) && act == *(const by_act *)at;
     }
+    case ARCH_FIELD_CHOICE:
+        return strcmp(arch_choice_word(f->role, *(const int *)at), want->valuestring) == 0;
     }
     return false;
 }
