@@ -3,7 +3,8 @@
  * the pairs that are kept, ratio of the time to dense time x share, and the exponent of the time over lengths.
  *
  *   F="-O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -Itests -D_GNU_SOURCE -DBY_CUDA_HOPPER"
- *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_summaries}.cu -o patterns_cuda
+ *   cc -c -Isrc -Iinclude -D_GNU_SOURCE src/base/dtype.c
+ *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_summaries}.cu dtype.o -o patterns_cuda
  *   ./patterns_cuda [check | time | general] [DIM [HEADS [BATCH]]]
  *
  * `check` compares with the kernels of every card, `general` times these at 16k. Exit 1 when something is wrong. */
@@ -136,9 +137,9 @@ static void time_lengths(shape s, const std::vector<int> &lengths)
         while (root * root < n)
             root *= 2;
         for (int k = 0; k < 4; k++)
-            for (int l : {128, 256, 512, 1024, 2048}) {
+            for (int l : {64, 128, 256, 512, 1024, 2048}) {
                 const bool usual = l == (k < 2 ? 512 : root);
-                if (!usual && n != 16384)
+                if (!usual && (n != 16384 || l == 64))
                     continue;
                 const timing t = line(s, kinds[k].name, kinds[k].of(l), l, dense, 90);
                 if (usual && n >= 8192)

@@ -1171,6 +1171,10 @@ static const attention_case attentions[] = {
      .pattern = {FIXED, .length = 24, .after = 4, .part = 2}},
     {1, 150, 150, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0,
      .pattern = {FIXED, .length = 80, .after = 3, .part = 1}},
+    {1, 140, 0, 2, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 30, .part = 3}},
+    {1, 140, 140, 4, 2, 128, BY_MASK_CAUSAL, ALL_SEEN, 0, .empty_zero = true,
+     .pattern = {FIXED, .length = 30, .after = 5, .part = 3}},
+    {1, 140, 140, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 30, .part = 3}},
     /* biases, by key and by distance, and all of it together */
     {2, 9, 0, 2, 2, 8, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = true, .bias = BIAS_ALL},
     {2, 70, 67, 1, 1, 5, BY_MASK_NONE, SOME_HIDDEN, 0, .bias = BIAS},

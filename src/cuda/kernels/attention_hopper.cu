@@ -232,9 +232,9 @@ template <class T> static by_status run_forward_views(cuda_exec *x, attention_no
     if (!m.lse && v.count > 1)
         m.lse = (float *)(space + (far ? 2 * summary_bytes(m) : 0));
     for (int i = 0; i < v.count; i++) {
-        const attention_node one = node_of_view(m, v.at[i], v.at[i].kind == NEAR && i > 0, space);
+        const attention_node heads = node_of_heads(m, v.at[i]), one = node_of_view(heads, v.at[i], space);
         if (v.at[i].kind == SUMMARIES)
-            BY_TRY(copy_summaries(x, m, one));
+            BY_TRY(copy_summaries(x, heads, one));
         BY_TRY(run_forward_view<T>(x, one));
     }
     return BY_OK;

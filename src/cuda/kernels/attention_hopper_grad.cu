@@ -78,7 +78,8 @@ static __device__ __forceinline__ void query_grad(const hopper_args &a, const sp
         bool blind[2] = {false, false};
         find_edges<J>(a, b, row0, row, edge);
         for (int i = 0; i < 2; i++)
-            lse[i] = has_query<J>(a, w, row + 8 * i) ? a.lse[lse_at<J>(a, w, row + 8 * i)] * 1.44269504f : INFINITY;
+            lse[i] = has_query<J>(a, w, row + 8 * i) ? a.lse[lse_at<J>(a, w, row + 8 * i)] * 1.44269504f
+                                                     : INFINITY;
         for (int i = 0; i < 2 && J::BANDED; i++) /* a query that attends to nothing has no weights */
             lse[i] = lse[i] == -INFINITY ? INFINITY : lse[i];
         passage p = enter_tile<J>(a, s, w, row0, r);
@@ -243,17 +244,17 @@ template <class T> static by_status run_backward_views(cuda_exec *x, attention_n
     const bool far = v.at[0].kind == SUMMARIES;
     char *space = (char *)cuda_scratch(x, stats + (far ? 4 * summary_bytes(m) : 0));
     m.stats = (float2 *)space;
-    attention_node first = {};
     for (int i = 0; i < v.count; i++) {
-        const bool add = v.at[i].kind == NEAR && i > 0;
-        attention_node one = node_of_view(m, v.at[i], add, space + stats);
-        if (i == 0)
-            first = one;
+        const attention_node heads = node_of_heads(m, v.at[i]);
+        attention_node one = node_of_view(heads, v.at[i], space + stats);
         if (v.at[i].kind == SUMMARIES)
-            BY_TRY(copy_summaries(x, m, one));
-        BY_TRY(run_backward_view<T>(x, one, add && !far));
+            BY_TRY(copy_summaries(x, heads, one));
+        BY_TRY(run_backward_view<T>(x, one, v.at[i].add && !far));
     }
-    return far ? give_summaries(x, m, first, v.count > 1, type) : BY_OK;
+    if (!far)
+        return BY_OK;
+    const attention_node heads = node_of_heads(m, v.at[0]);
+    return give_summaries(x, heads, node_of_view(heads, v.at[0], space + stats), v.at[v.count - 1].add, type);
 }
 
 } // namespace

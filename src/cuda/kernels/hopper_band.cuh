@@ -80,7 +80,8 @@ static __device__ __forceinline__ band_range band_blocks(const band &x, int quer
 
 /* The rows of the moving side that are pairs with all of the 64 fixed rows from `row`. */
 template <bool TURNED>
-static __device__ __forceinline__ band_range band_inner(const band &x, int pack, int queries, int keys, int row)
+static __device__ __forceinline__ band_range band_inner(const band &x, int pack, int queries, int keys,
+                                                        int row)
 {
     const band_range low = TURNED ? band_queries(x, row, queries) : band_keys(x, row, keys);
     const band_range high = TURNED ? band_queries(x, row + 63, queries) : band_keys(x, row + 63, keys);

@@ -33,7 +33,7 @@ struct attention_node {
     const int32_t *mask; /* (batch, keys), or NULL */
     uint64_t *seen;      /* derived from it: see hopper_args */
     int words;
-    int batch, queries, keys;
+    int batch, queries, keys, heads, kv_heads;
     head_rows in[3], y, dy, grad[3];
     float *lse;
     float2 *stats;
@@ -54,6 +54,8 @@ static attention_node node_of(const gr_node *n)
     m.batch = (int)n->in[0]->dim[0];
     m.queries = (int)n->in[0]->dim[1];
     m.keys = (int)(m.attr->packed ? n->in[0] : n->in[1])->dim[1];
+    m.heads = m.attr->spec.heads;
+    m.kv_heads = m.attr->spec.kv_heads;
     rows_of_qkv(m.attr, n->in, m.in);
     m.mask = n->in[GR_ATT_KEY_MASK] ? (const int32_t *)n->in[GR_ATT_KEY_MASK]->data : NULL;
     m.words = round_up(m.keys, 128) / 64;
@@ -130,7 +132,7 @@ static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
 template <class J> static by_status run_job(cuda_exec *x, const attention_node &m)
 {
     const gr_attention_attr *at = m.attr;
-    const int h = at->spec.heads, hk = at->spec.kv_heads;
+    const int h = m.heads, hk = m.kv_heads;
     hopper_args a = {};
     if (J::TURNED) {
         BY_TRY(map_rows<J>(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
@@ -169,6 +171,13 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
     const int heads = m.batch * (J::TURNED ? hk : h);
     const int tiles = ((J::TURNED ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
     deal_tiles(a, heads, tiles, x->cuda->sms);
+    /* Tiles in a band need few rows of the other side. The heads of a row are neighbours in memory, so they run
+     * close together in time. */
+    if (J::BANDED && m.layout.columns == 1) {
+        a.deal = SORTED;
+        a.per_head = tiles;
+        a.units = heads * tiles;
+    }
     if (J::KIND == WHOLE_GRAD)
         a.units = heads;
     a.sums = m.sums;
