@@ -48,7 +48,8 @@ typedef struct by_model_shape {
     const char *attention; /* pattern of sparse attention, of families that have one: "strided", "fixed" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
-    int memory; /* positions remembered from earlier segments, of families that have a memory */
+    int memory;      /* positions remembered from earlier segments, of families that have a memory */
+    int hash_rounds; /* rounds of hashing, of families that attend within buckets */
 } by_model_shape;
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
@@ -166,6 +167,10 @@ BY_API by_stream *by_stream_new(by_model *m, int batch);
 
 /* Sets the probability of every dropout in the model; 0 disables dropout. */
 BY_API void by_model_set_dropout(by_model *m, double p);
+/* Rounds of hashing of a model that attends within buckets, else 0. No parameter depends on them: evaluation may use
+ * more than training. Passes that exist keep theirs. BY_ERR_UNSUPPORTED for a model that does not hash. */
+BY_API int by_model_hash_rounds(const by_model *m);
+BY_API by_status by_model_set_hash_rounds(by_model *m, int rounds);
 
 /* The families of this build and their presets. NULL past the end. */
 BY_API const char *by_family_at(int i);

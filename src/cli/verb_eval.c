@@ -19,6 +19,7 @@ typedef struct eval_options {
     int threads;
     by_dtype dtype;
     const char *weights;
+    int rounds;
     bool json, quiet;
     by_text_spec texts;
     by_perplexity_spec windows;
@@ -76,6 +77,8 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     CLI_WEIGHTS(eval_options, weights),
+    {CLI_AT(eval_options, rounds), .name = "hash-rounds", CLI_RANGE(1, 64),
+     .help = "Reformer: rounds of hashing (default: the model's)"},
 
     {CLI_AT(eval_options, json), .name = "json", .help = "print the result as one JSON object",
      .group = "Output"},
@@ -102,6 +105,8 @@ static by_status open_model(evaluation *e, const char *path)
         e->device ? by_model_open(e->device, e->dir,
                                   &(by_model_spec){.dtype = e->o.dtype, .weights = cli_weights(e->o.weights)})
                   : NULL;
+    if (e->model && e->o.rounds)
+        return by_model_set_hash_rounds(e->model, e->o.rounds);
     return e->model ? BY_OK : base_error_status();
 }
 

@@ -35,7 +35,7 @@ static const cli_option options[] = {
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
-             "wt103-base, wt103; encoders: small, base, large"},
+             "wt103-base, wt103; reformer: duplication; encoders: small, base, large"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
@@ -60,6 +60,8 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.shape.summary), .name = "summary", CLI_MIN(1),
      .help = "sparse-transformer: summary positions of a block of a fixed pattern (default: a quarter of the "
              "stride, at most 8)"},
+    {CLI_AT(train_options, run.shape.hash_rounds), .name = "hash-rounds", CLI_RANGE(1, 64),
+     .help = "reformer: rounds of hashing (else the preset's)"},
     {CLI_AT(train_options, run.shape.width), .name = "width", CLI_MIN(1),
      .help = "model width (default: the preset's)"},
     {CLI_AT(train_options, run.shape.inner), .name = "inner", CLI_MIN(1),

@@ -184,6 +184,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         arch_config_set(a, m->config, ARCH_ROLE_INNER, s->inner);
     if (s->kv_heads > 0 && !arch_config_set(a, m->config, ARCH_ROLE_KV_HEADS, s->kv_heads))
         return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
+    if (s->hash_rounds > 0)
+        BY_TRY(by_model_set_hash_rounds(m, s->hash_rounds));
     if (s->memory > 0)
         BY_TRY(by_model_set_memory(m, s->memory));
     BY_TRY(set_pattern(a, m->config, s));

@@ -353,6 +353,23 @@ void by_model_set_dropout(by_model *m, double p)
     arch_config_set(m->arch, m->config, ARCH_ROLE_DROPOUT, p);
 }
 
+int by_model_hash_rounds(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_HASHES);
+}
+
+by_status by_model_set_hash_rounds(by_model *m, int rounds)
+{
+    enum { MOST = 64 };
+    if (!m)
+        return base_fail_missing("model");
+    if (rounds < 1 || rounds > MOST)
+        return base_fail(BY_ERR_ARGUMENT, "%d rounds of hashing are not possible; 1 to %d are", rounds, MOST);
+    return arch_config_set(m->arch, m->config, ARCH_ROLE_HASHES, rounds)
+               ? BY_OK
+               : base_fail(BY_ERR_UNSUPPORTED, "%s does not hash", m->arch->title);
+}
+
 void by_model_set_pad(by_model *m, int token)
 {
     m->pad = token;

@@ -18,7 +18,6 @@ static const arch_field fields[] = {
     ARCH_INT_FIELD(config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),
     ARCH_INT_FIELD(config, head_dim, "attention_head_size", 64, 1, 1 << 16, ARCH_ROLE_NONE),
     ARCH_INT_FIELD(config, inner, "feed_forward_size", 512, 1, 1 << 22, ARCH_ROLE_INNER),
-    ARCH_INT_FIELD(config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
     ARCH_INT_FIELD(config, lsh_chunk, "lsh_attn_chunk_length", 64, 1, 1 << 16, ARCH_ROLE_NONE),
     ARCH_INT_FIELD(config, lsh_before, "lsh_num_chunks_before", 1, 0, 64, ARCH_ROLE_NONE),
     ARCH_INT_FIELD(config, lsh_after, "lsh_num_chunks_after", 0, 0, 64, ARCH_ROLE_NONE),

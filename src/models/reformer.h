@@ -5,7 +5,7 @@
 #include "models/models.h"
 
 typedef struct arch_reformer_config {
-    int vocab, context, width, layers, heads, head_dim, inner, pad;
+    int vocab, context, width, layers, heads, head_dim, inner;
     int lsh_chunk, lsh_before, lsh_after, local_chunk, local_before, local_after;
     int hashes;                  /* rounds of hashing */
     int n_factors;               /* of the number of buckets; 0: found from the length */

@@ -136,6 +136,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"memory", by_model_memory(m), TRAIN_YOUNGER},
         {"stride", arch_config_get(m->arch, m->config, ARCH_ROLE_STRIDE), TRAIN_YOUNGER},
         {"summary", arch_config_get(m->arch, m->config, ARCH_ROLE_SUMMARY), TRAIN_YOUNGER},
+        {"hash_rounds", by_model_hash_rounds(m), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
         {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
     };

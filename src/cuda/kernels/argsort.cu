@@ -1,6 +1,7 @@
 /* argsort.cu - the places of a row's elements in order: a bitonic sort (Batcher 1968) of numbers that hold the
  * element above its place, so that no two are equal and the order is the stable one. Short rows are sorted in
- * shared memory, a block each; long ones in global memory, a kernel for each step. */
+ * shared memory, a block each; long ones in global memory, a kernel for each step between parts that fit there, and
+ * one for all steps within such parts. */
 #include "cuda/kernels/each.cuh"
 
 enum { THREADS = 256, SHORT = 4096 }; /* numbers of a row in shared memory: 32 KiB */
@@ -27,12 +28,13 @@ static __device__ __forceinline__ uint64_t number_of(const T *row, int64_t i, in
     return (uint64_t)(descending ? ~order : order) << 32 | (uint32_t)i;
 }
 
-/* Step `span` of the merge of runs of `run`: the pair number i of a row, brought into order. */
-static __device__ __forceinline__ void compare(uint64_t *row, int64_t i, int64_t run, int64_t span)
+/* Step `span` of the merge of runs of `run`: pair number i, brought into order; first: number of row[0]. */
+static __device__ __forceinline__ void compare(uint64_t *row, int64_t first, int64_t i, int64_t run,
+                                               int64_t span)
 {
     const int64_t low = i / span * 2 * span + i % span, high = low + span;
     const uint64_t a = row[low], b = row[high];
-    const bool rising = (low & run) == 0;
+    const bool rising = ((first + low) & run) == 0;
     if ((a > b) == rising) {
         row[low] = b;
         row[high] = a;
@@ -51,7 +53,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t run = 2; run <= room; run *= 2)
         for (int64_t span = run / 2; span > 0; span /= 2) {
             for (int64_t i = threadIdx.x; i < room / 2; i += THREADS)
-                compare(row, i, run, span);
+                compare(row, 0, i, run, span);
             __syncthreads();
         }
     for (int64_t i = threadIdx.x; i < cols; i += THREADS)
@@ -76,7 +78,26 @@ static __global__ void __launch_bounds__(THREADS)
     if (at >= pairs)
         return;
     const int64_t row = divide(at, room / 2, &i);
-    compare(numbers + row * room, i, run, span);
+    compare(numbers + row * room, 0, i, run, span);
+}
+
+/* The steps within SHORT numbers of the merges of runs from `from` to `to`, in shared memory. */
+static __global__ void __launch_bounds__(THREADS)
+    steps_within(uint64_t *numbers, int64_t room, int64_t from, int64_t to)
+{
+    BY_SHARED(uint64_t, part);
+    const int64_t first = (int64_t)blockIdx.x * SHORT;
+    for (int64_t i = threadIdx.x; i < SHORT; i += THREADS)
+        part[i] = numbers[first + i];
+    __syncthreads();
+    for (int64_t run = from; run <= to; run *= 2)
+        for (int64_t span = run < SHORT ? run / 2 : SHORT / 2; span > 0; span /= 2) {
+            for (int64_t i = threadIdx.x; i < SHORT / 2; i += THREADS)
+                compare(part, first % room, i, run, span);
+            __syncthreads();
+        }
+    for (int64_t i = threadIdx.x; i < SHORT; i += THREADS)
+        numbers[first + i] = part[i];
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -95,10 +116,16 @@ template <class T> static by_status sort_long(cuda_exec *x, gr_node *n, int64_t 
     uint64_t *numbers = (uint64_t *)cuda_scratch(x, (size_t)(rows * room) * sizeof *numbers);
     BY_TRY(cuda_launch(x, number_long<T>, blocks_for(rows * room, THREADS), THREADS, 0, numbers,
                        (const T *)n->in[0]->data, cols, room, descending, rows * room));
-    for (int64_t run = 2; run <= room; run *= 2)
-        for (int64_t span = run / 2; span > 0; span /= 2)
+    const dim3 parts((unsigned)(rows * room / SHORT));
+    const size_t shared = SHORT * sizeof *numbers;
+    BY_TRY(cuda_launch(x, steps_within, parts, dim3(THREADS), shared, numbers, room, (int64_t)2,
+                       (int64_t)SHORT));
+    for (int64_t run = 2 * SHORT; run <= room; run *= 2) {
+        for (int64_t span = run / 2; span >= SHORT; span /= 2)
             BY_TRY(cuda_launch(x, step_long, blocks_for(pairs, THREADS), THREADS, 0, numbers, room, run, span,
                                pairs));
+        BY_TRY(cuda_launch(x, steps_within, parts, dim3(THREADS), shared, numbers, room, run, run));
+    }
     return cuda_launch(x, finish_long, blocks_for(rows * cols, THREADS), THREADS, 0,
                        (int32_t *)n->out[0]->data, (const uint64_t *)numbers, cols, room, rows * cols);
 }
