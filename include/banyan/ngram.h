@@ -84,6 +84,11 @@ BY_API by_ngram_state by_ngram_nothing(const by_ngram *m); /* without a context 
 BY_API double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word,
                              by_ngram_state *next, int *matched);
 
+/* The log10 probability and back-off weight of an n-gram of `count` words, the first one first. False if it is not
+ * listed. */
+BY_API bool by_ngram_entry(const by_ngram *m, const int32_t *words, int count, double *probability,
+                           double *weight);
+
 /* The score of a line of text, word by word. */
 typedef struct by_ngram_sum {
     double log10;           /* of all words and </s> */

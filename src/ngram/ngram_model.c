@@ -200,6 +200,8 @@ double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t wo
     double sum = (double)p;
     for (int i = n - 1; i < from.length; i++)
         sum += (double)from.backoffs[i];
+    if (sum <= (double)NGRAM_NEVER)
+        sum = -INFINITY;
     if (h->missing < 0) { /* contexts that are not listed have a weight too: nothing may be forgotten */
         for (int i = n; i < keep; i++)
             to.backoffs[i] = h->missing;
@@ -215,6 +217,26 @@ double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t wo
     return sum;
 }
 
+bool by_ngram_entry(const by_ngram *m, const int32_t *words, int count, double *probability, double *weight)
+{
+    if (!m || count < 1 || count > (int)m->header->order)
+        return false;
+    const ngram_value *v = &m->unigrams[(uint32_t)words[0] < m->header->words ? words[0] : NGRAM_UNK];
+    if (count > 1) {
+        uint64_t key = 0;
+        for (int i = count - 1; i >= 0; i--)
+            key = ngram_key(key, (uint32_t)words[i]);
+        const ngram_slot *s =
+            ngram_slot_of(m->tables[count - 1], m->header->slots[count - 1], key + (key == 0));
+        if (!s->key)
+            return false;
+        v = &s->value;
+    }
+    *probability = (double)probability_of(v);
+    *weight = (double)weight_of(v);
+    return true;
+}
+
 by_ngram_state by_ngram_nothing(const by_ngram *m)
 {
     (void)m;
@@ -224,7 +246,8 @@ by_ngram_state by_ngram_nothing(const by_ngram *m)
 by_ngram_state by_ngram_begin(const by_ngram *m)
 {
     by_ngram_state s = {.length = 0};
-    for (uint32_t i = 1; i < m->header->order; i++) /* models of relative frequencies list contexts of several <s> */
+    for (uint32_t i = 1; i < m->header->order;
+         i++) /* models of relative frequencies list contexts of several <s> */
         by_ngram_score(m, &s, NGRAM_BOS, &s, NULL);
     return s;
 }

@@ -132,6 +132,7 @@ by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss)
 /* Runs the program and compares every output.* and grad.input.* of the reference. */
 by_status verify_graph_compare(verify_case *c, verify_graph *v);
 
+by_status verify_ngram(verify_case *c);            /* check_ngram.c: no model, no reference.safetensors */
 by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
 
 #endif

@@ -95,14 +95,17 @@ static by_status check_case(const verify_case *c)
 static by_status read_case(verify_case *c, const char *dir)
 {
     c->dir = dir;
-    char *settings = base_path_join(dir, "case.json"),
-         *reference = base_path_join(dir, "reference.safetensors");
-    if (settings && reference) {
-        c->settings = base_json_load(settings);
-        c->reference = c->settings ? by_weights_open(reference) : NULL;
-    }
+    char *settings = base_path_join(dir, "case.json");
+    c->settings = settings ? base_json_load(settings) : NULL;
     base_free(settings);
-    base_free(reference);
+    return c->settings ? BY_OK : base_error_status();
+}
+
+static by_status open_reference(verify_case *c)
+{
+    char *path = base_path_join(c->dir, "reference.safetensors");
+    c->reference = path ? by_weights_open(path) : NULL;
+    base_free(path);
     return c->reference ? BY_OK : base_error_status();
 }
 
@@ -154,7 +157,11 @@ static const struct {
 
 static by_status run_case(verify_case *c)
 {
-    const char *class;
+    const char *class, *kind;
+    BY_TRY(base_json_string(c->settings, "kind", "", &kind));
+    if (strcmp(kind, "ngram") == 0)
+        return verify_ngram(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+    BY_TRY(open_reference(c));
     BY_TRY(base_json_string(c->settings, "class", "", &class));
     for (int i = 0; i < BY_COUNT(kinds); i++)
         if (strcmp(class, kinds[i].class) == 0)
