@@ -3,6 +3,7 @@
 #include "infer/attention_bench.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/base.h"
 #include "graph/reach.h"
@@ -94,10 +95,16 @@ static by_tensor *build_big_bird(by_graph *g, const gen_attention_shape *s, by_t
                         &(by_attention_spec){.heads = s->heads, .pair_mask = mask, .pair_block = TILE});
 }
 
+/* The mean over the draws. */
 static double share_big_bird(const gen_attention_shape *s)
 {
-    const double n = (s->length + TILE - 1) / TILE; /* near, first key, first query, drawn */
-    return BY_MIN((3 + 1 + 1 + RANDOM) / n, 1);
+    const int n = (s->length + TILE - 1) / TILE;
+    const double drawn = fmin((double)RANDOM / n, 1);
+    double blocks = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            blocks += i == 0 || j == 0 || abs(i - j) <= 1 ? 1 : drawn;
+    return blocks / n / n;
 }
 
 /* LSH attention (Kitaev et al. 2020): queries are keys; tokens sorted by bucket see their chunk and the one before. */
