@@ -158,11 +158,7 @@ static by_status make_rows(windows *w)
         w->ids = base_alloc_zero(n, sizeof *w->ids);
         w->losses = base_alloc_zero(n, sizeof *w->losses);
     }
-    if (w->heard)
-        w->states = base_alloc_zero(n * (size_t)by_model_width(w->model), sizeof *w->states);
-    return w->rows && w->wanted && (!w->each || (w->ids && w->losses)) && (!w->heard || w->states)
-               ? BY_OK
-               : BY_ERR_MEMORY;
+    return w->rows && w->wanted && (!w->each || (w->ids && w->losses)) ? BY_OK : BY_ERR_MEMORY;
 }
 
 static by_status compile(windows *w)
@@ -181,10 +177,9 @@ static by_status compile(windows *w)
     w->pass = by_pass_new(
         w->model, &like,
         &(by_pass_spec){.loss_alone = true, .loss = w->each ? build_losses : NULL, .loss_user = w});
-    if (w->pass && w->heard && by_dim(w->features, -1) != by_model_width(w->model))
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has hidden states of %lld numbers, not of its width",
-                         by_model_class(w->model), (long long)by_dim(w->features, -1));
-    return w->pass ? BY_OK : base_error_status();
+    if (w->pass && w->heard)
+        w->states = base_alloc_zero((size_t)by_elements(w->features), sizeof *w->states);
+    return w->pass && (!w->heard || w->states) ? BY_OK : base_error_status();
 }
 
 /* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Those that the window before has predicted do
@@ -240,7 +235,7 @@ static by_status check_loss(double loss, int64_t window)
 static by_status read_tokens(windows *w, int64_t first)
 {
     const by_perplexity_spec *s = &w->spec;
-    const int width = by_model_width(w->model);
+    const int width = w->heard ? (int)by_dim(w->features, -1) : 0; /* Reformer's states are twice its width */
     BY_TRY(by_pass_read(w->pass, w->token_losses, w->losses));
     if (w->heard)
         BY_TRY(by_pass_read(w->pass, w->features, w->states));

@@ -5,31 +5,31 @@ own_folder
 cd "$tmp" || exit 1
 cat "$BANYAN_SOURCE"/src/graph/*.c >text
 head -c 6000 text >held
-tail -c 6000 text >test
+tail -c 6000 text >unseen
 run train --data text --tokenizer byte --out run --layers 2 --heads 2 --width 32 --context 32 --batch-size 8 \
     --max-steps 60 --warmup-steps 5 --seed 1 --threads 1 --quiet
 check "a model to work with" test "$rc" -eq 0
 
 # ---- the continuous cache -------------------------------------------------------------------------------------------
 value() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" "$2"; }
-run eval run test --threads 1 --json --quiet
+run eval run unseen --threads 1 --json --quiet
 check "without a cache" works perplexity
 cp out plain
-run eval run test --threads 1 --json --quiet --cache-size 500 --tune-cache held
+run eval run unseen --threads 1 --json --quiet --cache-size 500 --tune-cache held
 check "a cache that is tuned" works cache_theta
 cp out tuned
 below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && a < b) }'; }
 check "the cache lowers the perplexity" below "$(value perplexity tuned)" "$(value perplexity plain)"
 check "the rest stays" test "$(value plain_perplexity tuned | cut -c1-6)" = "$(value perplexity plain | cut -c1-6)"
-run eval run test --threads 1 --json --quiet --cache-size 500 --cache-theta "$(value cache_theta tuned)" \
+run eval run unseen --threads 1 --json --quiet --cache-size 500 --cache-theta "$(value cache_theta tuned)" \
     --cache-lambda "$(value cache_lambda tuned)"
 check "the numbers that were chosen, given" test "$(value perplexity out | cut -c1-7)" = "$(value perplexity tuned | cut -c1-7)"
-run eval run test held --threads 1 --quiet --cache-size 500 --cache-theta 0.1 --cache-lambda 0.2
+run eval run unseen held --threads 1 --quiet --cache-size 500 --cache-theta 0.1 --cache-lambda 0.2
 cp out carried
-run eval run test held --threads 1 --quiet --cache-size 500 --cache-theta 0.1 --cache-lambda 0.2 --cache-per-document
+run eval run unseen held --threads 1 --quiet --cache-size 500 --cache-theta 0.1 --cache-lambda 0.2 --cache-per-document
 check "a cache for each document is another" sh -c "! cmp -s out carried && grep -q 'cache of 500' out"
 refused() { [ "$rc" -eq 2 ] && grep -q -e "$1" err; }
-run eval run test --cache-size 500
+run eval run unseen --cache-size 500
 check "a cache without numbers is refused" refused tune-cache
 run generate run -p "static" --cache-size 500
 check "so it is in generate" refused cache-lambda
