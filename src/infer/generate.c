@@ -95,7 +95,7 @@ static by_status check_memory(const run *r)
     if (spec->sinks > 0 && (!spec->slide || beams))
         return base_fail(BY_ERR_ARGUMENT, "sinks are for a context that slides, without beams");
     BY_TRY(gen_cache_check(&spec->cache));
-    return spec->cache.size && (beams || r->sources || by_model_rereads(r->model))
+    return spec->cache.size && (beams || r->sources || r->generator->whole)
                ? base_fail(BY_ERR_UNSUPPORTED,
                            "the continuous cache is for decoders that keep keys and values, without beams")
                : BY_OK;
