@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "banyan/pass.h"
+#include "folder.h"
+#include "io/weights.h"
 #include "models/models.h"
 
 #define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), ((int64_t[]){__VA_ARGS__})
@@ -20,13 +22,14 @@ static int open_device(void **state)
 {
     (void)state;
     device = by_device_open("cpu", 2);
-    return device ? 0 : -1;
+    return device && make_root("adaptive") ? 0 : -1;
 }
 
 static int close_device(void **state)
 {
     (void)state;
     by_device_free(device);
+    base_dir_remove(root);
     return 0;
 }
 
@@ -204,8 +207,106 @@ static void test_edges(void **state)
     by_params_free(params);
 }
 
+/* ---- the authors' files ----------------------------------------------------------------------- */
+
+static by_status put(void *user, base_writer *w, const by_weight *e)
+{
+    (void)user;
+    return base_writer_put(w, e->data, e->bytes);
+}
+
+/* A tensor as the authors name it. Rows of the tails' columns stand in falling order. */
+static by_weight renamed(const by_weight *e, float *space, size_t *used)
+{
+    by_weight y = *e;
+    const char *body = "transformer.";
+    if (strncmp(e->name, body, strlen(body)) == 0)
+        y.name = e->name + strlen(body);
+    if (strncmp(e->name, "crit.cluster", 12) == 0) {
+        const size_t rows = (size_t)e->dim[0], width = e->bytes / sizeof(float) / rows;
+        const float *from = e->data;
+        float *to = space + *used;
+        for (size_t r = 0; r < rows; r++)
+            memcpy(to + r * width, from + (rows - 1 - r) * width, width * sizeof *to);
+        *used += rows * width;
+        y.data = to;
+    }
+    return y;
+}
+
+static void write_as_authors(const char *from, const char *to)
+{
+    enum { MOST = 128 };
+    by_weights *file = by_weights_open(from);
+    assert_non_null(file);
+    by_weight list[MOST];
+    static float space[4096];
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < by_weights_count(file); i++) {
+        const by_weight *e = by_weights_at(file, i);
+        list[n++] = renamed(e, space, &used);
+        if (strcmp(e->name, "transformer.word_emb.emb_layers.1.weight") == 0) { /* what is tied, once more */
+            list[n] = *e;
+            list[n++].name = "crit.out_layers.1.weight";
+        }
+        if (strcmp(e->name, "transformer.word_emb.emb_projs.2") == 0) {
+            list[n] = *e;
+            list[n++].name = "crit.out_projs.2";
+        }
+    }
+    static const float frequencies[8] = {1};
+    list[n++] = (by_weight){
+        .name = "pos_emb.inv_freq", .dtype = BY_F32, .rank = 1, .dim = {8}, .data = frequencies, .bytes = 32};
+    assert_int_equal(io_safetensors_write(to, list, n, NULL, put, NULL), BY_OK);
+    by_weights_free(file);
+}
+
+static float *logits_of(const char *dir)
+{
+    int32_t tokens[24];
+    for (int i = 0; i < 24; i++)
+        tokens[i] = i * 11 % 257;
+    by_model *m = by_model_open(device, dir, &(by_model_spec){0});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    by_batch b = by_batch_of(2, 12, tokens);
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
+    float *logits = base_alloc_zero(24 * 257, sizeof *logits);
+    assert_non_null(p);
+    assert_int_equal(by_pass_run(p, &b), BY_OK);
+    assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), logits), BY_OK);
+    by_pass_free(p);
+    by_model_free(m);
+    return logits;
+}
+
+static void test_authors_file(void **state)
+{
+    (void)state;
+    by_model_shape shape = {.preset = "tiny-adaptive", .layers = 1, .heads = 2, .width = 16, .vocab = 257};
+    by_model *m = by_model_new(device, "transfo-xl", &shape, &(by_model_spec){.seed = 2});
+    assert_non_null(m);
+    assert_int_equal(by_model_save(m, in_root("a"), BY_F32), BY_OK);
+    assert_int_equal(by_model_save(m, in_root("b"), BY_F32), BY_OK);
+    by_model_free(m);
+    write_as_authors(in_root("a"), in_root("b/model.safetensors"));
+    float *one = logits_of(in_root("a")), *two = logits_of(in_root("b"));
+    assert_memory_equal(one, two, 24 * 257 * sizeof *one);
+    /* Saved again, it has the prefix, and its configuration says how the tails are numbered. */
+    m = by_model_open(device, in_root("b"), &(by_model_spec){0});
+    assert_int_equal(by_model_save(m, in_root("c"), BY_F32), BY_OK);
+    by_model_free(m);
+    base_free(two);
+    two = logits_of(in_root("c"));
+    assert_memory_equal(one, two, 24 * 257 * sizeof *one);
+    base_free(one);
+    base_free(two);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clusters), cmocka_unit_test(test_edges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clusters), cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_authors_file)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

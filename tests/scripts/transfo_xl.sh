@@ -53,6 +53,14 @@ wait $pid 2>/dev/null
 train killed 48 --gradient-accumulation-steps 2
 check "a run that was killed ends with the same bytes" same whole killed
 
+train words 12 --preset tiny-adaptive
+train further 6 --preset tiny-adaptive
+train further 12 --preset tiny-adaptive
+check "an adaptive softmax goes on alike" same words further
+check "and its configuration has the cutoffs" grep -q '"cutoffs"' "$tmp/words/last/config.json"
+run generate "$tmp/words/last" --prompt static --max-new-tokens 40 --threads 1 --seed 3
+check "it writes" works static
+
 # ---- evaluation --------------------------------------------------------------------------------------------------------------
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d < 1e-5 && d > -1e-5) }'; }
 cp -r "$tmp/alone/last/." "$tmp/even"
