@@ -11,7 +11,8 @@ text=$1
 seconds=${2:-100}
 device=${3:-cuda}
 banyan=${BANYAN:-build/banyan}
-layers=${LAYERS:-6} heads=${HEADS:-8} width=${WIDTH:-512} seq=${SEQ:-256} memory=${MEMORY:-256} batch=${BATCH:-64}
+layers=${LAYERS:-6} heads=${HEADS:-8} width=${WIDTH:-512} seq=${SEQ:-256} batch=${BATCH:-64}
+segment=${SEGMENT:-128} memory=${MEMORY:-128} # of Transformer-XL: a query sees as many keys at most as GPT-2's last
 trial=${TRIAL:-150} eval_tokens=${EVAL_TOKENS:-200000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,7 +26,7 @@ train() { # family steps out, then options
     family=$1 steps=$2 out=$3
     shift 3
     "$banyan" train --model "$family" --data "$work/train.txt" --tokenizer byte --layers "$layers" --heads "$heads" \
-        --width "$width" --seq "$seq" --batch-size "$batch" --max-steps "$steps" --bf16 --dropout 0.1 --eval-every "$steps" \
+        --width "$width" --max-steps "$steps" --bf16 --dropout 0.1 --eval-every "$steps" \
         --eval-batches 4 --out "$out" --device "$device" --quiet "$@" --json
 }
 
@@ -49,16 +50,18 @@ score() { # model, then options
         field bits_per_byte
 }
 
-echo "text: $bytes bytes, $held held out; $layers layers, width $width, segments of $seq, batch $batch, $seconds s each"
-steps=$(steps_for gpt2)
-run=$(train gpt2 "$steps" "$work/gpt2" --context "$seq")
+echo "text: $bytes bytes, $held held out; $layers layers, width $width, $((batch * seq)) tokens a step, $seconds s each"
+steps=$(steps_for gpt2 --context "$seq" --seq "$seq" --batch-size "$batch")
+run=$(train gpt2 "$steps" "$work/gpt2" --context "$seq" --seq "$seq" --batch-size "$batch")
 echo "GPT-2           $steps steps in $(echo "$run" | field seconds) s"
 echo "  windows of $seq                    $(score "$work/gpt2" --batch-size 16) bits per byte"
 echo "  windows of $seq, stride $((seq / 4))         $(score "$work/gpt2" --stride $((seq / 4)) --batch-size 16) bits per byte"
-steps=$(steps_for transfo-xl --memory "$memory")
-run=$(train transfo-xl "$steps" "$work/xl" --memory "$memory")
-echo "Transformer-XL  $steps steps in $(echo "$run" | field seconds) s, memory $memory"
-echo "  windows of $seq, no memory         $(score "$work/xl" --memory 0 --batch-size 16) bits per byte"
-for m in $((memory / 2)) "$memory" $((2 * memory)) $((4 * memory)); do
-    echo "  segments of $seq, memory $m        $(score "$work/xl" --memory "$m") bits per byte"
+rows=$((batch * seq / segment)) # as many tokens a step
+set -- --context "$segment" --seq "$segment" --memory "$memory" --batch-size "$rows"
+steps=$(steps_for transfo-xl "$@")
+run=$(train transfo-xl "$steps" "$work/xl" "$@")
+echo "Transformer-XL  $steps steps in $(echo "$run" | field seconds) s, segments of $segment, memory $memory"
+echo "  windows of $segment, no memory         $(score "$work/xl" --memory 0 --batch-size 16) bits per byte"
+for m in "$memory" $((2 * memory)) $((4 * memory)) $((8 * memory)); do
+    echo "  segments of $segment, memory $m        $(score "$work/xl" --memory "$m") bits per byte"
 done

@@ -1224,6 +1224,8 @@ static const attention_case attentions[] = {
     {1, 70, 90, 2, 2, 8, BY_MASK_NONE, ALL_SEEN, 0, .pattern = {STRIDED, .length = 11, .part = 3}},
     {1, 2, 90, 4, 2, 16, BY_MASK_CAUSAL, ALL_SEEN, 0,
      .pattern = {FIXED, .length = 11, .after = 2, .part = 3}},
+    {2, 70, 130, 2, 2, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, .bias = BIAS_ALL, .entries = 130,
+     .zero = 129}, /* distances of a segment and its memory */
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };
