@@ -130,7 +130,7 @@ by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *recor
         char text[64];
         if (cJSON_IsNumber(item) && number_text(o, item->valuedouble, text, sizeof text))
             value = text;
-        if (!value)
+        if (!value || (!*value && o->choices)) /* a choice that the family does not have */
             continue;
         c->filled[o - s->verb->options] = true;
         BY_TRY(cli_config_push(c, o, value));
