@@ -48,6 +48,22 @@ check "other settings" works
 run train --model xlnet --data "$tmp/text" --out "$tmp/bytes" --tokenizer byte --max-steps 1 --quiet
 check "a tokenizer without <cls> is refused" fails 1 "requires"
 
+# ids N: the tokens of the Nth text.
+ids() { sed -n "$1s/.*\"ids\":\\(\\[[^]]*\\]\\).*/\\1/p" "$tmp/out"; }
+set -- --greedy --max-new-tokens 12 --threads 1 --json
+run generate "$tmp/alone/last" --prompt "The model" "$@"
+check "it writes" works '"finish_reason":"length"'
+first=$(ids 1)
+run generate "$tmp/alone/last" --prompt "a row of the" "$@"
+second=$(ids 1)
+printf 'The model\na row of the\n' >"$tmp/prompts"
+run generate "$tmp/alone/last" -f "$tmp/prompts" --lines "$@"
+check "two texts together are what they are alone" [ "$first $second" = "$(ids 1) $(ids 2)" ]
+run generate "$tmp/alone/last" --prompt "The model" --beams 3 --max-new-tokens 6 --threads 1
+check "beams" works
+run eval "$tmp/alone/last" --data "$tmp/text" --threads 1
+check "a text has no probability from left to right" fails 1 "any order"
+
 run convert "$tmp/alone/last" "$tmp/copy" --dtype bf16
 run inspect "$tmp/copy"
 check "a copy opens" works XLNetLMHeadModel
