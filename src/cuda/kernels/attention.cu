@@ -124,18 +124,18 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(c
         top[i / 2][i % 2] = -INFINITY;
         sum[i / 2][i % 2] = 0;
     }
-    for (int s0 = first, turn = 0; s0 < all.to; s0 = next_keys(see, t0, BM, s0 + BN, BN, all.to), turn ^= 1) {
+    for (int s0 = first, turn = 0, after; s0 < all.to; s0 = after, turn ^= 1) {
         const T *keys = stage + turn * 2 * BN * LD;
         T *next = stage + (turn ^ 1) * 2 * BN * LD;
         copy_wait<0>();
         __syncthreads();
-        const int after = next_keys(see, t0, BM, s0 + BN, BN, all.to);
+        after = next_keys(see, t0, BM, s0 + BN, BN, all.to);
         if (after < all.to) {
             fetch<T, D, BN>(next, k, a.k.row, after, see.keys, a.dim);
             fetch<T, D, BN>(next + BN * LD, v, a.v.row, after, see.keys, a.dim);
             copy_commit();
         }
-        if (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN))
+        if (s0 >= own.to || s0 + BN <= own.from || !meets(see, mine, ROWS, s0, BN))
             continue;
         float s[MT][NT][4];
         clear(s);

@@ -318,6 +318,18 @@ static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
 }
 
+/* Returns true if the key mask lets all of keys [s0, s0 + m), which exist, through; at the lower levels, if there
+ * is none. All lanes of a warp ask together. */
+template <int LEVEL> static __device__ __forceinline__ bool keys_all(const sight<LEVEL> &v, int s0, int m)
+{
+    if (LEVEL < ANY || !v.seen)
+        return !v.seen;
+    bool all = true;
+    for (int s = s0 + (int)(threadIdx.x & 31); s < s0 + m; s += 32)
+        all = all && v.seen[s];
+    return __all_sync(0xffffffffu, all);
+}
+
 /* Returns true if each of queries [t0, t0 + n) attends to each of keys [s0, s0 + m). */
 template <int LEVEL>
 static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, int n, int s0, int m)
@@ -326,7 +338,7 @@ static __device__ __forceinline__ bool sees_all(const sight<LEVEL> &v, int t0, i
         if (!gr_reach_covers(&v.reach, t0 + v.shift, t0 + n - 1 + v.shift, s0, s0 + m - 1) ||
             s0 + m > v.keys || t0 >= v.queries || !pairs_all(v, t0, n, s0, m))
             return false;
-    return !v.seen && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
+    return keys_all(v, s0, m) && s0 + m <= v.keys && (v.mask != BY_MASK_CAUSAL || s0 + m - 1 <= t0 + v.shift);
 }
 
 /* Returns true if the pattern lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m). */
@@ -338,14 +350,32 @@ static __device__ __forceinline__ bool sees_any(const sight<LEVEL> &v, int t0, i
     return true;
 }
 
+/* The same, if a pair mask by blocks lets them too; v is that of one head. */
+template <int LEVEL>
+static __device__ __forceinline__ bool meets(const sight<LEVEL> &v, int t0, int n, int s0, int m)
+{
+    return sees_any(v, t0, n, s0, m) && pairs_any(v, t0, n, s0, m);
+}
+
+template <int LEVEL> static __device__ __forceinline__ bool has_pair_blocks(const sight<LEVEL> &v)
+{
+    return LEVEL == ANY && v.pairs && v.pair_block > 1;
+}
+
 /* Of the tiles of m keys at s0, s0 + m, ... before `end`, returns the first to which any of queries [t0, t0 +
- * n) may attend. */
+ * n) may attend. Entries of a pair mask lie in memory: the lanes of a warp look at 32 tiles at once. */
 template <int LEVEL>
 static __device__ __forceinline__ int next_keys(const sight<LEVEL> &v, int t0, int n, int s0, int m, int end)
 {
     if constexpr (LEVEL == ANY) {
         s0 = gr_reach_skip(&v.reach, t0 + v.shift, s0, m);
-        while (s0 < end && !(sees_any(v, t0, n, s0, m) && pairs_any(v, t0, n, s0, m)))
+        for (; has_pair_blocks(v) && s0 < end; s0 += 32 * m) {
+            const int at = s0 + (int)(threadIdx.x & 31) * m;
+            const uint32_t found = __ballot_sync(0xffffffffu, at < end && meets(v, t0, n, at, m));
+            if (found)
+                return s0 + (__ffs((int)found) - 1) * m;
+        }
+        while (s0 < end && !sees_any(v, t0, n, s0, m))
             s0 += m;
     }
     return s0;

@@ -174,7 +174,8 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
                 fetch_queries<T, D, BM>(g, b, next, stage + after * 2 * BM * LD);
             number = number_of<BM>(g, b, next);
         }
-        if ((now.t0 + BM > own.from && now.t0 < own.to && sees_any(see, now.t0, BM, mine, ROWS)) ||
+        if ((now.t0 + BM > own.from && now.t0 < own.to &&
+             meets(as_head(see, a, b, now.h), now.t0, BM, mine, ROWS)) ||
             may_see_nothing<LEVEL>(a))
             side.add(a, see, b, now.h, now.t0, mine, stage + turn * 2 * BM * LD, numbers + turn * NUMBERS);
         if (STAGES == 1)
@@ -279,7 +280,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(c
             fetch<T, D, BN>(next + BN * LD, v, a.v.row, after, see.keys, a.dim);
             copy_commit();
         }
-        if (!whole && (s0 >= own.to || s0 + BN <= own.from || !sees_any(see, mine, ROWS, s0, BN)))
+        if (!whole && (s0 >= own.to || s0 + BN <= own.from || !meets(see, mine, ROWS, s0, BN)))
             continue;
         float p[MT][NT][4], dp[MT][NT][4];
         uint32_t packed[MT][NT][2], keep[4];

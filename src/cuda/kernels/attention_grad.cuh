@@ -81,8 +81,16 @@ static __device__ __forceinline__ query_tile next_tile(const attention &a, const
                 x.h = end;
             continue;
         }
-        if (x.t0 + n > seeing.from && x.t0 < seeing.to && sees_any(see, x.t0, n, s0, m) &&
-            pairs_any(as_head(see, a, b, x.h), x.t0, n, s0, m))
+        if (has_pair_blocks(see) && !some_give) { /* 32 tiles at once */
+            const int t = x.t0 + (int)(threadIdx.x & 31) * n;
+            const uint32_t found =
+                __ballot_sync(0xffffffffu, t < seeing.to && meets(as_head(see, a, b, x.h), t, n, s0, m));
+            x.t0 += (found ? __ffs((int)found) - 1 : 32) * n;
+            if (found)
+                break;
+            continue;
+        }
+        if (x.t0 + n > seeing.from && x.t0 < seeing.to && meets(as_head(see, a, b, x.h), x.t0, n, s0, m))
             break;
         if ((LEVEL < ANY || some_give) && gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
             break;
