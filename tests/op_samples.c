@@ -1370,6 +1370,7 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         {3, 20, 50, 2, 1, 16, .page = 50},
         {2, 1, 40, 2, 2, 8, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19, .page = 40},
         {2, 1, 90, 4, 2, 16, .pattern = {STRIDED, .length = 7, .part = 3}},
+        {2, 1, 1100, 2, 1, 8, .packed = true, .pattern = {STRIDED, .length = 33}},
         {2, 20, 90, 4, 2, 16, .pattern = {FIXED, .length = 12, .after = 3, .part = 3}, .empty_zero = true},
         {2, 20, 96, 2, 2, 16, .packed = true, .pattern = {STRIDED, .length = 10}, .page = 32},
         {2, 1, 320, 4, 4, 32, .packed = true, .page = 16},

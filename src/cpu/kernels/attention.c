@@ -255,15 +255,9 @@ by_status FN(cpu_attention_views)(const attention *a)
     return status;
 }
 
-static bool FN(takes_views)(const attention *a)
-{
-    gr_view views[GR_MAX_VIEWS];
-    return a->y.at && !a->weights && gr_node_views(a->n, a->causal, a->queries, a->keys, views) > 0;
-}
-
 static by_status FN(attention_forward)(const attention *a)
 {
-    if (a->queries <= FEW_QUERIES && a->dropout == 0 && !a->weights) {
+    if (a->queries <= FEW_QUERIES && a->dropout == 0 && !a->weights && !takes_views(a)) {
         BY_BRANCH("few queries");
         return FN(cpu_attention_rows)(a);
     }
@@ -285,7 +279,7 @@ static by_status FN(attention_forward)(const attention *a)
         BY_BRANCH("zeros for queries without keys");
     if (a->weights)
         BY_BRANCH("weights");
-    if (FN(takes_views)(a)) {
+    if (takes_views(a)) {
         BY_BRANCH("views");
         return FN(cpu_attention_views)(a);
     }

@@ -258,14 +258,13 @@ static by_status FN(attention_over_cache)(const attention *a)
         BY_BRANCH("cache, bias");
     if (a->k.pages)
         BY_BRANCH("cache, pages");
+    if (a->past && takes_views(a)) {
+        BY_BRANCH("cache, views");
+        return FN(cpu_attention_views)(a);
+    }
     if (a->queries <= FEW_QUERIES) {
         BY_BRANCH("cache, few queries");
         return FN(cpu_attention_rows)(a);
-    }
-    gr_view views[GR_MAX_VIEWS];
-    if (a->past && gr_node_views(a->n, true, a->queries, a->keys, views)) {
-        BY_BRANCH("cache, views");
-        return FN(cpu_attention_views)(a);
     }
     BY_BRANCH("cache, many queries");
     return FN(cpu_attention_tiles)(a);

@@ -17,7 +17,8 @@
 #endif
 
 enum { TILE = 64 };       /* queries and keys of a tile */
-enum { FEW_QUERIES = 4 }; /* up to here, single dot products are faster than tiles that are mostly padding */
+enum { FEW_QUERIES = 4 }; /* up to here, single dot products are faster than tiles that are mostly padding, */
+enum { MANY_KEYS = 1024 };    /* unless a pattern leaves out most of this many keys or more */
 enum { FORK_WORK = 1 << 18 }; /* fewer multiplications run on one thread */
 
 /* Accumulators of the product: MR rows of two vectors. */
@@ -253,6 +254,14 @@ static inline int threads_for(const attention *a, int64_t tasks, double work)
 {
     int64_t n = work < FORK_WORK ? 1 : BY_MIN(a->e->threads, tasks);
     return n < 1 ? 1 : (int)n;
+}
+
+/* Whether a pattern is taken by views; of few queries if that reads far fewer keys. */
+static inline bool takes_views(const attention *a)
+{
+    gr_view views[GR_MAX_VIEWS];
+    const bool worth = a->queries > FEW_QUERIES || (a->reach.cycle && a->keys >= MANY_KEYS);
+    return worth && a->y.at && !a->weights && gr_node_views(a->n, a->causal, a->queries, a->keys, views) > 0;
 }
 
 /* ---- masking: only these functions and finish_scores know about it --------------------------- */
