@@ -1171,6 +1171,8 @@ static const attention_case attentions[] = {
      .pattern = {FIXED, .length = 24, .after = 4, .part = 2}},
     {1, 150, 150, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0,
      .pattern = {FIXED, .length = 80, .after = 3, .part = 1}},
+    {2, 133, 0, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 9}},
+    {1, 150, 150, 2, 2, 17, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 30, .part = 2}},
     {1, 140, 0, 2, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {STRIDED, .length = 30, .part = 3}},
     {1, 140, 140, 4, 2, 128, BY_MASK_CAUSAL, ALL_SEEN, 0, .empty_zero = true,
      .pattern = {FIXED, .length = 30, .after = 5, .part = 3}},

@@ -2,6 +2,7 @@
  * scores of a tile stay in registers and are never stored, unless the weights are requested. Exponentials are
  * powers of 2, with the scale in the same multiplication. */
 #include "cuda/kernels/attention_mma.cuh"
+#include "cuda/kernels/attention_views.cuh"
 #include "cuda/kernels/attention_plain.cuh"
 
 /* ---- by matrix instructions ------------------------------------------------------------------ */
@@ -398,6 +399,10 @@ extern "C" by_status cuda_attention(gr_exec *e, gr_node *n)
         BY_BRANCH("pair mask");
     if (a.empty_zero)
         BY_BRANCH("zeros for queries without keys");
+    if (cuda_has_columns(a)) {
+        BY_BRANCH("columns");
+        return cuda_attend_columns(x, a, n->in[0]->type);
+    }
     if (!a.weights)
         return cuda_attend(x, a, n->in[0]->type);
     BY_BRANCH("weights");

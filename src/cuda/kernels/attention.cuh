@@ -29,6 +29,7 @@ struct head_rows {
     int64_t row, batch;
     const int32_t *rows; /* (B) batch row b is row rows[b] of `count` here; NULL: row b */
     int count;
+    int64_t column; /* with columns: see `attention` */
 };
 
 /* A bias: entry i for query t of head (b, h) is at b * batch + h * head + t * row + i. Broadcast axes have
@@ -52,7 +53,9 @@ struct pair_rows {
 struct attention {
     int batch, queries, keys; /* keys: of every batch row, or the capacity of a cache */
     int heads, kv_heads, group, dim;
+    int columns; /* if not 0, sequence b is column b % columns of batch row b / columns, head_rows.column apart */
     by_mask mask; /* none or causal */
+    int lag;      /* under a causal mask, these keys at and before the own position are not visible */
     gr_reach reach;
     float scale;
     bool dropout;
@@ -205,7 +208,7 @@ template <int LEVEL> static __device__ __forceinline__ sight<LEVEL> sight_of(con
     sight<LEVEL> v = {a.mask,
                       a.queries,
                       keys,
-                      keys - a.queries,
+                      keys - a.queries - a.lag,
                       a.key_mask ? a.key_mask + (int64_t)b * a.keys : nullptr,
                       0,
                       {},
@@ -470,6 +473,8 @@ template <int LEVEL> static __device__ __forceinline__ float exponent_factor(con
 template <class T>
 static __device__ __forceinline__ T *head_at(const attention &a, const head_rows &r, int b, int h)
 {
+    if (a.columns)
+        return (T *)r.at + b / a.columns * r.batch + b % a.columns * r.column + (int64_t)h * a.dim;
     const int64_t row = r.rows ? min(max(r.rows[b], 0), r.count - 1) : b;
     return (T *)r.at + row * r.batch + (int64_t)h * a.dim;
 }

@@ -249,8 +249,8 @@ template <class T> static by_status copied_rows(cuda_exec *x, cache_call &c)
     const int64_t width = (int64_t)a.kv_heads * a.dim, row = (int64_t)a.keys * width;
     T *k = (T *)cuda_scratch(x, 2 * (size_t)(a.batch * row) * sizeof(T)), *v = k + a.batch * row;
     BY_TRY(cuda_launch(x, lay_out<T>, dim3((unsigned)a.keys, (unsigned)a.batch), dim3(DECODERS), 0, c, k, v));
-    a.k = head_rows{k, width, row, nullptr, 0};
-    a.v = head_rows{v, width, row, nullptr, 0};
+    a.k = head_rows{k, width, row, nullptr, 0, 0};
+    a.v = head_rows{v, width, row, nullptr, 0, 0};
     return BY_OK;
 }
 

@@ -10,6 +10,7 @@
  * tile of queries and go through the keys: every sum has its order, and nothing but the sums is stored. */
 #include "cuda/kernels/attention_bias.cuh"
 #include "cuda/kernels/attention_mma.cuh"
+#include "cuda/kernels/attention_views.cuh"
 
 /* delta: eight lanes for a row. */
 template <class T> static __global__ void __launch_bounds__(256) row_deltas(const attention_back g)
@@ -395,6 +396,17 @@ static by_status all_deltas(cuda_exec *x, const attention_back &g, by_dtype type
     BY_CUDA_DISPATCH(type, make_deltas, x, g);
 }
 
+by_status cuda_attend_back(cuda_exec *x, const attention_back &g, by_dtype type)
+{
+    BY_TRY(all_deltas(x, g, type));
+    if (!fits_mma(g.a, type)) {
+        BY_BRANCH("plain tiles");
+        return cuda_attend_back_plain(x, g, type);
+    }
+    BY_BRANCH("tiles");
+    return type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g);
+}
+
 extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
 {
     cuda_exec *x = cuda_exec_of(e);
@@ -413,6 +425,10 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
     g.a.lse = (float *)n->in[GR_ATT_LSE]->data;
     g.dy = rows_of(n->in[GR_ATT_DY], 0);
     rows_of_qkv((const gr_attention_attr *)n->attr, n->out, &g.dq, &g.dk, &g.dv);
+    if (cuda_has_columns(g.a)) {
+        BY_BRANCH("columns");
+        return cuda_attend_back_columns(x, g, type);
+    }
     for (int i = 0; i < BIASES; i++)
         g.dbias[i] = cuda_bias_sums(g.a, i, n->out[3 + i], queries_of_tile(g.a, type));
     const size_t rows = (size_t)(g.a.batch * g.a.heads) * (size_t)g.a.queries;
@@ -439,14 +455,7 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
         BY_BRANCH("gradient of the bias, entry by entry");
     if (counts[0] || counts[1])
         BY_BRANCH("gradient of the bias, by sums");
-    BY_TRY(all_deltas(x, g, type));
-    if (!fits_mma(g.a, type)) {
-        BY_BRANCH("plain tiles");
-        BY_TRY(cuda_attend_back_plain(x, g, type));
-    } else {
-        BY_BRANCH("tiles");
-        BY_TRY(type == BY_F16 ? back_mma<f16>(x, g) : back_mma<bf16>(x, g));
-    }
+    BY_TRY(cuda_attend_back(x, g, type));
     BY_TRY(cuda_add_bias_sums(x, g, 0, n->out[3]));
     return cuda_add_bias_sums(x, g, 1, n->out[4]);
 }

@@ -32,6 +32,8 @@ bias_sums cuda_bias_sums(const attention &a, int which, const by_tensor *dbias, 
 size_t cuda_bias_sum_count(const attention_back &g, int which);
 by_status cuda_add_bias_sums(cuda_exec *x, const attention_back &g, int which, const by_tensor *dbias);
 
+/* delta, dq, dk and dv, without those of biases (attention_grad.cu). */
+by_status cuda_attend_back(cuda_exec *x, const attention_back &g, by_dtype type);
 /* dq, dk and dv without matrix instructions, once delta is computed (attention_grad_plain.cu). */
 by_status cuda_attend_back_plain(cuda_exec *x, const attention_back &g, by_dtype type);
 

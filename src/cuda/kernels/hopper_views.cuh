@@ -61,10 +61,10 @@ static inline void add_view(view_list &v, view_kind kind, band b, int first, int
         v.at[v.count++] = view{kind, b, first, count, rows, pack, v.head, v.heads, v.add};
 }
 
-/* before and after, limited to `most`, which is every unit there is. */
+/* before and after, limited to `most`, which is more units than there are. */
 static inline band band_of(int unit, int before, int after, bool causal, int most)
 {
-    const int back = BY_MIN(before, most), on = BY_MIN(after, most);
+    const int back = BY_MAX(BY_MIN(before, most), -most), on = BY_MAX(BY_MIN(after, most), -most);
     return band{unit, unit, back, on, 0, causal, causal && back == most};
 }
 
