@@ -115,7 +115,7 @@ int main(int argc, char **argv)
                                                           .vocab = VOCAB,
                                                           .hash_rounds = rounds,
                                                           .dropout = 0},
-                                        &(by_model_spec){.training = true, .seed = 1})
+                                        &(by_model_spec){.training = true, .task = BY_TASK_LM, .seed = 1})
                          : NULL;
     if (!m || train(m, length, steps, batch, rate))
         return fail();

@@ -167,6 +167,17 @@ static void test_transfo_xl(void **state)
     }
 }
 
+/* In bf16 a row may change its bucket, which no bound covers: local attention alone. */
+static void test_reformer_lm(void **state)
+{
+    (void)state;
+    expect_equal("reformer-lm", BY_F32);
+    expect_equal("reformer-lm", BY_F64);
+    expect_equal("reformer-local-lm", BY_F32);
+    expect_equal("reformer-local-lm", BY_F64);
+    expect_equal("reformer-local-lm", BY_BF16);
+}
+
 static void test_gptj_lm(void **state)
 {
     (void)state;
@@ -631,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_continuous_cache),
         cmocka_unit_test(test_gpt_lm),
         cmocka_unit_test(test_gptj_lm),
+        cmocka_unit_test(test_reformer_lm),
         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_transfo_xl),
         cmocka_unit_test(test_train_gpt2),

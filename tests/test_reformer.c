@@ -199,7 +199,7 @@ static by_model *small_model(void)
                                                  .context = CONTEXT,
                                                  .vocab = VOCAB,
                                                  .dropout = 0},
-                               &(by_model_spec){.seed = 5, .training = true});
+                               &(by_model_spec){.seed = 5, .task = BY_TASK_LM, .training = true});
     if (!m)
         fail_msg("%s", by_error_message());
     return m;

@@ -115,6 +115,8 @@ BY_API bool by_model_pads_left(const by_model *m);
 /* Returns true if a token changes what the model knows of those before it: generation then passes over the whole text
  * for every new token, and there is no probability of a text from left to right. */
 BY_API bool by_model_rereads(const by_model *m);
+/* Returns false if nothing of a text can be kept for the next token: generation passes over the whole text. */
+BY_API bool by_model_has_cache(const by_model *m);
 BY_API bool by_model_is_pair(const by_model *m); /* true for an encoder-decoder */
 BY_API int by_model_vocab(const by_model *m);    /* vocabulary of the output */
 /* Vocabulary of the input; differs from by_model_vocab in some encoder-decoders. */

@@ -118,7 +118,7 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
         g->rows[b].from = b;
     BY_TRY(make_store(g, spec->page, spec->pages, spec->endless));
     BY_TRY(make_input(g));
-    if (by_model_rereads(g->model) && !(g->whole = gen_whole_new(g)))
+    if (!by_model_has_cache(g->model) && !(g->whole = gen_whole_new(g)))
         return base_error_status();
     return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0);
 }

@@ -1,6 +1,7 @@
-/* generator_whole.c - generation by models whose tokens all see each other (XLNet): a new token changes what those before it
- * are, so that no key or value can be kept. Every step passes over the whole text once more. A mask stands where
- * the next token will be; it sees the text, no token sees it, and its query stream predicts. */
+/* generator_whole.c - generation without a cache: every step passes over the whole text once more. Tokens of some models all
+ * see each other (XLNet): a new token changes what those before it are. A mask stands where the next token will be;
+ * it sees the text, no token sees it, and its query stream predicts. In others (Reformer) a new token changes how the
+ * text is sorted. Its last token predicts, and every text is a pass of its own, without padding. */
 #include <math.h>
 
 #include "banyan/pass.h"
@@ -106,6 +107,32 @@ static void keep_top(by_generator *g, int b)
     g->rows[b].top = (by_top_logits){best, ids, o->top, (float)(most + log(sum))};
 }
 
+static void keep_row(by_generator *g, int b)
+{
+    g->rows[b].known = true;
+    g->rows[b].where = NULL;
+    if (g->out.top)
+        keep_top(g, b);
+}
+
+/* A pass over the text of one row, whose last token predicts. */
+static by_status run_causal(by_generator *g, int b)
+{
+    const gen_whole *w = g->whole;
+    const int32_t last = g->rows[b].past - 1;
+    by_batch batch = by_batch_of(1, g->rows[b].past, w->text + (size_t)b * (size_t)w->room);
+    by_batch_put_ids(&batch, "pick", 1, &last);
+    by_pass *p = by_passes_get(w->passes, &batch);
+    if (!p)
+        return base_error_status();
+    BY_TRY(gen_need_logits(g));
+    BY_TRY(by_pass_run(p, &batch));
+    BY_TRY(
+        by_pass_read(p, by_io_output(by_pass_io(p), "logits"), g->out.logits + (size_t)b * (size_t)g->vocab));
+    keep_row(g, b);
+    return BY_OK;
+}
+
 static by_status run(by_generator *g, int rows, int length)
 {
     gen_whole *w = g->whole;
@@ -123,10 +150,7 @@ static by_status run(by_generator *g, int rows, int length)
         const int b = w->row[i];
         const size_t vocab = (size_t)g->vocab;
         memcpy(g->out.logits + (size_t)b * vocab, g->out.fresh + (size_t)i * vocab, sizeof(float) * vocab);
-        g->rows[b].known = true;
-        g->rows[b].where = NULL;
-        if (g->out.top)
-            keep_top(g, b);
+        keep_row(g, b);
     }
     return BY_OK;
 }
@@ -144,7 +168,11 @@ by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const in
                sizeof **tokens * (size_t)counts[b]);
         r->past += counts[b];
         longest = BY_MAX(longest, r->past);
+        if (!by_model_rereads(g->model))
+            BY_TRY(run_causal(g, b));
     }
+    if (!by_model_rereads(g->model))
+        return BY_OK;
     const int length = (longest + STEP) / STEP * STEP; /* one more for the mask */
     for (int b = 0; b < g->batch; b++)
         if (counts[b] > 0)

@@ -438,6 +438,8 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
               base_json_put(json, "tie_word_embeddings", cJSON_CreateTrue()));
     if (ok && (!m->json || token_of(m->json, "eos_token_id", m->arch->tokens.eos) != m->eos))
         ok = model_config_put_token(json, "eos_token_id", m->eos);
+    if (ok && !m->json && !arch_has(m->arch, ARCH_ROLE_PAD) && m->pad != m->arch->tokens.pad)
+        ok = model_config_put_token(json, "pad_token_id", m->pad);
     if (ok && m->task == BY_TASK_SEQ2SEQ)
         ok = model_config_put_token(json, "decoder_start_token_id", m->start) &&
              model_config_put_token(json, "pad_token_id", m->pad) &&

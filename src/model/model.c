@@ -247,6 +247,11 @@ bool by_model_labels_in_place(const by_model *m)
     return m && m->arch->labels_in_place;
 }
 
+bool by_model_has_cache(const by_model *m)
+{
+    return m && !m->arch->no_cache && !m->arch->rereads;
+}
+
 bool by_model_is_pair(const by_model *m)
 {
     return m && m->arch->pretrained == BY_TASK_SEQ2SEQ;
@@ -254,7 +259,7 @@ bool by_model_is_pair(const by_model *m)
 
 bool by_model_reads_last(const by_model *m)
 {
-    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->reads_first && !m->arch->pads_left;
+    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->pads_left;
 }
 
 bool by_model_pads_left(const by_model *m)

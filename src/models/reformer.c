@@ -1,7 +1,6 @@
 /* reformer.c - Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer". Reversible layers whose
  * attention is local, within chunks of the text, or among rows that a hash puts into one bucket; a decoder with a
  * causal mask, or an encoder without. The output has both streams side by side, twice the width. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -256,7 +255,7 @@ static by_tensor *given_rotations(const by_model_io *io, const config *c, int la
     int number = 0;
     for (int i = 0; i < layer; i++)
         number += c->lsh[i];
-    snprintf(name, sizeof name, "rotations.%d", number);
+    base_format(name, sizeof name, "rotations.%d", number);
     return c->lsh[layer] ? by_io_input(io, name) : NULL;
 }
 
@@ -361,8 +360,8 @@ const arch_family arch_reformer = {
                 [BY_TASK_CLASSIFY] = "ReformerForSequenceClassification",
                 [BY_TASK_ANSWER] = "ReformerForQuestionAnswering",
                 [BY_TASK_FEATURES] = "ReformerModel"},
-    .pretrained = BY_TASK_LM,
-    .reads_first = true,
+    .pretrained = BY_TASK_MLM, /* is_decoder is false by default */
+    .objective = "lm",
     .prefix = "reformer.",
     .head = "lm_head.decoder.weight",
     .table = "reformer.embeddings.word_embeddings.weight",
@@ -380,6 +379,7 @@ const arch_family arch_reformer = {
     .write = write,
     .adjust = adjust,
     .is_causal = is_causal,
+    .no_cache = true,
     .inputs = inputs,
     .build = build,
 };

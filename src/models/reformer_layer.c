@@ -57,7 +57,7 @@ static by_tensor *sorted_rows(by_graph *g, const arch_reformer_layer *l, by_tens
     int64_t columns = 0;
     for (int i = 0; i < count; i++)
         columns += factors[i] / 2;
-    by_tensor *rotations = l->rotations;
+    by_tensor *rotations = l->rotations ? by_cast(g, l->rotations, gr_acc_type(l->type)) : NULL;
     if (!rotations)
         rotations = by_random(g, BY_RANDOM_NORMAL, gr_acc_type(l->type), 4,
                               (int64_t[]){c->heads, c->head_dim, c->hashes, columns}, 1);

@@ -19,7 +19,7 @@ verify() { # CASE TYPE
         echo "not run emulated $1 $2: $BANYAN_SHARED/parity/$1 is not there"
     fi
 }
-for case in gpt2-lm gpt2-classify gpt-lm gptj-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation; do
+for case in gpt2-lm gpt2-classify gpt-lm gptj-lm reformer-lm reformer-local-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation; do
     verify $case f32
 done
 for mode in merged alternating heads; do
