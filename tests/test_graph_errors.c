@@ -220,6 +220,31 @@ static void bad_softmax(by_graph *g)
     by_softmax(g, by_input(g, "x", BY_I32, SHAPE(2, 3)));
 }
 
+static void bad_hash(by_graph *g)
+{
+    by_tensor *x = f32_input(g, "x", SHAPE(1, 4, 6)), *r = f32_input(g, "r", SHAPE(2, 3, 1, 5));
+    by_hash(g, x, r, NULL, 1, (int[]){8});
+}
+
+static void odd_buckets(by_graph *g)
+{
+    by_tensor *x = f32_input(g, "x", SHAPE(1, 4, 6)), *r = f32_input(g, "r", SHAPE(2, 3, 1, 4));
+    by_hash(g, x, r, NULL, 2, (int[]){3, 5});
+}
+
+static void bad_chunks(by_graph *g)
+{
+    by_tensor *x = f32_input(g, "x", SHAPE(1, 9, 6));
+    by_chunked_attention(g, x, x, x, &(by_chunked_spec){.heads = 2, .chunk = 4, .length = 8});
+}
+
+static void bad_order(by_graph *g)
+{
+    by_tensor *x = f32_input(g, "x", SHAPE(1, 9, 6)),
+              *order = by_input(g, "order", BY_I32, SHAPE(1, 2, 1, 8));
+    by_chunked_attention(g, x, x, x, &(by_chunked_spec){.heads = 2, .chunk = 4, .order = order});
+}
+
 static void bad_argmax(by_graph *g)
 {
     by_argmax(g, f32_input(g, "x", 0, NULL));
@@ -312,6 +337,10 @@ static void test_errors(void **state)
         {bad_concat_count, {"concat", "0 inputs"}},
         {bad_dropout, {"dropout", "1"}},
         {bad_softmax, {"softmax", "x (2, 3) i32"}},
+        {bad_hash, {"hash", "rotations", "r (2, 3, 1, 5) f32"}},
+        {odd_buckets, {"hash", "3"}},
+        {bad_chunks, {"chunked_attention", "8 rows"}},
+        {bad_order, {"chunked_attention", "order"}},
         {bad_argmax, {"argmax", "x () f32"}},
         {bad_rank, {"7 axes", "6"}},
         {bad_size, {"axis 1", "3"}},

@@ -12,7 +12,7 @@
 #include "child.h"
 #include "graph_case.h"
 
-enum { BUILDERS = 31 };
+enum { BUILDERS = 33 };
 
 /* Every builder, given g and x for all that it takes. */
 static by_tensor *build_with(int which, by_graph *g, by_tensor *x)
@@ -34,6 +34,8 @@ static by_tensor *build_with(int which, by_graph *g, by_tensor *x)
     if (which == at++) return by_softmax(g, x);
     if (which == at++) return by_attention(g, x, x, x, &heads);
     if (which == at++) return by_attention_cached(g, x, x, x, x, x, x, &heads);
+    if (which == at++) return by_hash(g, x, x, x, 1, (int[]){2});
+    if (which == at++) return by_chunked_attention(g, x, x, x, &(by_chunked_spec){.heads = 1, .chunk = 4});
     if (which == at++) return by_cross_entropy(g, x, x, NULL);
     if (which == at++) return by_add(g, x, x);
     if (which == at++) return by_sub(g, x, x);

@@ -48,6 +48,29 @@ static __device__ __forceinline__ void fetch_keys(const chunked &a, const chunk_
         keys[threadIdx.x] = key_at(a, x, g, i0 + threadIdx.x);
 }
 
+/* The warp's queries after this round; rows: theirs. */
+template <class T, int D>
+static __device__ __forceinline__ void put_result(const chunked &a, const chunk_tile &x,
+                                                  const running_rows<D> &w, const int *rows)
+{
+    const int row = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
+    float old[2], fresh[2], by[2];
+    const float kept = a.dropout ? a.dropping.factor : 1;
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        float sum = w.sum[i];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        const int t = rows[row + 8 * i];
+        const merged m =
+            t < 0 ? merged{0, 0, 0} : merge_stats(a, x.head * a.c.rows + t, w.top[i], sum, c == 0);
+        old[i] = m.old;
+        fresh[i] = m.fresh * kept;
+        by[i] = m.by;
+    }
+    put_rows<T, D>(a, x, 0, rows, w.o, fresh, old, by);
+}
+
 template <class T, int D> static __global__ void __launch_bounds__(THREADS) forward_mma(const chunked a)
 {
     enum { SIZE = SLOTS * (D + 8), NT = SLOTS / 8 };
@@ -98,21 +121,7 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) forw
         pack_product<T>(p, s);
         times_columns<T, D>(w.o, p, k + SIZE);
     }
-    float old[2], fresh[2], by[2];
-    const float kept = a.dropout ? a.dropping.factor : 1;
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        float sum = w.sum[i];
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        const int t = rows[warp * 16 + row + 8 * i];
-        const merged m =
-            t < 0 ? merged{0, 0, 0} : merge_stats(a, x.head * a.c.rows + t, w.top[i], sum, c == 0);
-        old[i] = m.old;
-        fresh[i] = m.fresh * kept;
-        by[i] = m.by;
-    }
-    put_rows<T, D>(a, x, 0, rows + warp * 16, w.o, fresh, old, by);
+    put_result<T>(a, x, w, rows + warp * 16);
 }
 
 template <class T, int D> static by_status launch_mma(cuda_exec *x, const chunked &a)

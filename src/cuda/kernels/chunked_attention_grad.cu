@@ -119,6 +119,25 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) quer
     put_rows<T, D>(a, x, 0, rows + warp * 16, dq, one, one, by);
 }
 
+/* Products of 16 keys and 64 queries to weights after dropout, and those of v and dy to gradients of the scores. */
+static __device__ __forceinline__ void slopes_by_key(const chunked &a, const query_numbers *numbers,
+                                                     const int *rows, const uint32_t (&keep)[2],
+                                                     float (&p)[1][SLOTS / 8][4],
+                                                     float (&dp)[1][SLOTS / 8][4])
+{
+    const int row = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
+    UNROLL
+    for (int i = 0; i < SLOTS / 2; i++) {
+        const query_numbers n = numbers[i / 4 * 8 + 2 * c + i % 2];
+        const bool stays = keep[i / 2 % 2] >> ((i & ~3) + i % 2) & 1;
+        const float kept = !a.dropout ? 1 : stays ? a.dropping.factor : 0;
+        const slope s =
+            slope_of(a, n, rows[row + i / 2 % 2 * 8], p[0][i / 4][i % 4], dp[0][i / 4][i % 4], kept);
+        p[0][i / 4][i % 4] = s.weight;
+        dp[0][i / 4][i % 4] = s.gradient;
+    }
+}
+
 /* A tile of keys: dk and dv. Scores are transposed, (keys, queries). */
 template <class T, int D> static __global__ void __launch_bounds__(THREADS) keys_mma(const chunked a)
 {
@@ -130,8 +149,7 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) keys
     query_numbers *numbers = (query_numbers *)(stage + 4 * SIZE);
     int *rows = (int *)(numbers + 2 * SLOTS);
     const chunk_tile x = tile_of(a, 1);
-    const int warp = threadIdx.x / 32, row = (threadIdx.x & 31) / 4, c = threadIdx.x & 3;
-    const int all = a.c.seen * a.tiles;
+    const int warp = threadIdx.x / 32, all = a.c.seen * a.tiles;
     left_rows<T, D, 1, false> k, v;
     float dk[1][D / 8][4], dv[1][D / 8][4];
     k.take(keys + warp * 16 * (D + 8));
@@ -166,16 +184,7 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) keys
         if (a.dropout)
             kept_by_column(a, x.head, g, u % a.tiles * SLOTS, u / a.tiles * a.c.chunk + x.t0 + warp * 16,
                            keep);
-        UNROLL
-        for (int i = 0; i < NT * 4; i++) {
-            const query_numbers n = numbers[turn * SLOTS + i / 4 * 8 + 2 * c + i % 2];
-            const bool stays = keep[i / 2 % 2] >> ((i & ~3) + i % 2) & 1;
-            const float kept = !a.dropout ? 1 : stays ? a.dropping.factor : 0;
-            const slope s = slope_of(a, n, rows[warp * 16 + row + i / 2 % 2 * 8], p[0][i / 4][i % 4],
-                                     dp[0][i / 4][i % 4], kept);
-            p[0][i / 4][i % 4] = s.weight;
-            dp[0][i / 4][i % 4] = s.gradient;
-        }
+        slopes_by_key(a, numbers + turn * SLOTS, rows + warp * 16, keep, p, dp);
         pack_product<T>(packed, p);
         times_columns<T, D>(dv, packed, q + SIZE);
         pack_product<T>(packed, dp);
