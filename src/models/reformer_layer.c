@@ -107,7 +107,11 @@ static by_tensor *attend(by_graph *g, arch_reformer_layer *l, by_tensor *h) /* (
     if (lsh && !whole && !l->order)
         l->order = sorted_rows(g, l, q);
     spec.order = l->order;
-    return by_chunked_attention(g, q, k, v, &spec);
+    by_tensor *y = by_chunked_attention(g, q, k, v, &spec);
+    if (whole && l->weights)
+        *l->weights =
+            by_reshape(g, *l->weights, 4, (int64_t[]){by_dim(h, 0), c->heads, l->length, l->length});
+    return y;
 }
 
 static by_tensor *attention(by_graph *g, void *user, by_tensor *x) /* (B, T, C) -> (B, T, C) */
