@@ -185,6 +185,148 @@ static void test_parts(void **state)
     stack_close(&b);
 }
 
+/* ---- the op, as the paper has it --------------------------------------------------------------- */
+
+enum { ROWS = 19, CHUNK = 4, CHUNKS = 5, ROUNDS = 2, DIM = 6, SLOTS = ROUNDS * CHUNKS * CHUNK };
+
+typedef struct meeting {
+    float q[ROWS][DIM], k[ROWS][DIM], v[ROWS][DIM];
+    int32_t order[ROUNDS][ROWS], mask[ROWS];
+    bool sorted, causal, avoid;
+    int before, after;
+} meeting;
+
+/* The row in a slot of all rounds, one after the other; -1: padding. */
+static int row_in(const meeting *m, int slot)
+{
+    const int round = slot / (CHUNKS * CHUNK), at = slot % (CHUNKS * CHUNK);
+    return at >= ROWS ? -1 : m->sorted ? m->order[round][at] : at;
+}
+
+/* One round's softmax of the row in a slot: its output and log-sum-exp. */
+static double attend_in_slot(const meeting *m, int slots, int slot, double *y)
+{
+    const int row = row_in(m, slot), width = (m->before + 1 + m->after) * CHUNK;
+    double score[64], sum = 0, most = -INFINITY;
+    int key[64];
+    for (int j = 0; j < width; j++) {
+        const int chunk = slot / CHUNK + j / CHUNK - m->before;
+        key[j] = row_in(m, (chunk + slots / CHUNK) % (slots / CHUNK) * CHUNK + j % CHUNK);
+        score[j] = -1e9;
+        if (key[j] < 0)
+            continue;
+        double dot = 0;
+        for (int d = 0; d < DIM; d++)
+            dot += (double)m->q[row][d] * (double)m->k[key[j]][d];
+        if (m->mask[key[j]] && !(m->causal && key[j] > row))
+            score[j] = dot / sqrt(DIM);
+        if (m->avoid && key[j] == row)
+            score[j] = -1e5;
+    }
+    for (int j = 0; j < width; j++)
+        most = fmax(most, score[j]);
+    for (int j = 0; j < width; j++)
+        sum += exp(score[j] - most);
+    for (int d = 0; d < DIM; d++) {
+        y[d] = 0;
+        for (int j = 0; j < width; j++)
+            y[d] += key[j] < 0 ? 0 : exp(score[j] - most) / sum * (double)m->v[key[j]][d];
+    }
+    return most + log(sum);
+}
+
+/* Rounds are merged by the softmax over their log-sum-exps. */
+static void attend_all(const meeting *m, double (*y)[DIM])
+{
+    const int slots = m->sorted ? SLOTS : CHUNKS * CHUNK;
+    static double part[SLOTS][DIM], lse[SLOTS];
+    for (int s = 0; s < slots; s++)
+        if (row_in(m, s) >= 0)
+            lse[s] = attend_in_slot(m, slots, s, part[s]);
+    for (int t = 0; t < ROWS; t++) {
+        double sum = 0, most = -INFINITY;
+        for (int d = 0; d < DIM; d++)
+            y[t][d] = 0;
+        for (int s = 0; s < slots; s++)
+            most = row_in(m, s) == t ? fmax(most, lse[s]) : most;
+        for (int s = 0; s < slots; s++)
+            if (row_in(m, s) == t) {
+                sum += exp(lse[s] - most);
+                for (int d = 0; d < DIM; d++)
+                    y[t][d] += exp(lse[s] - most) * part[s][d];
+            }
+        for (int d = 0; d < DIM; d++)
+            y[t][d] /= sum;
+    }
+}
+
+static void make_meeting(meeting *m, int which)
+{
+    *m = (meeting){.sorted = which & 1, .causal = which & 2, .avoid = which & 1, .before = 1 + which / 4 % 2};
+    m->after = m->causal ? 0 : 1;
+    float *all[] = {m->q[0], m->k[0], m->v[0]};
+    for (int i = 0; i < 3 * ROWS * DIM; i++)
+        all[i / (ROWS * DIM)][i % (ROWS * DIM)] = 2 * sinf(1.3f * (float)(i + 1) * (float)(which + 1));
+    for (int t = 0; t < ROWS; t++) {
+        m->mask[t] = t % 7 != 3 || which < 4;
+        m->order[0][t] = t * 7 % ROWS;
+        m->order[1][t] = (t * 5 + 3) % ROWS;
+    }
+}
+
+/* Rows that see something besides themselves: the others have the roundings of the reference. */
+static bool sees_others(const meeting *m, int row)
+{
+    return m->mask[row] && !(m->causal && row < ROWS / 2);
+}
+
+static void test_meaning(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 8; which++) {
+        static meeting m;
+        static double right[ROWS][DIM];
+        static float here[ROWS][DIM];
+        make_meeting(&m, which);
+        attend_all(&m, right);
+        by_params *params = new_params();
+        by_graph *g = new_graph(params, false);
+        by_tensor *in[3];
+        for (int i = 0; i < 3; i++)
+            in[i] = f32_input(g, i == 0 ? "q" : i == 1 ? "k" : "v", SHAPE(1, ROWS, DIM));
+        by_tensor *order = m.sorted ? by_input(g, "order", BY_I32, SHAPE(1, 1, ROUNDS, ROWS)) : NULL;
+        by_tensor *mask = by_input(g, "mask", BY_I32, SHAPE(1, ROWS));
+        by_tensor *y = by_output(g, "y",
+                                 by_chunked_attention(g, in[0], in[1], in[2],
+                                                      &(by_chunked_spec){.heads = 1,
+                                                                         .chunk = CHUNK,
+                                                                         .before = m.before,
+                                                                         .after = m.after,
+                                                                         .causal = m.causal,
+                                                                         .avoid_self = m.avoid,
+                                                                         .order = order,
+                                                                         .key_mask = mask}));
+        assert_int_equal(by_params_freeze(params, false), BY_OK);
+        by_program *p = by_compile(g, NULL);
+        if (!p)
+            fail_msg("%s", by_error_message());
+        const void *const values[] = {m.q, m.k, m.v};
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(by_write(p, in[i], values[i], sizeof m.q), BY_OK);
+        if (order)
+            assert_int_equal(by_write(p, order, m.order, sizeof m.order), BY_OK);
+        assert_int_equal(by_write(p, mask, m.mask, sizeof m.mask), BY_OK);
+        assert_int_equal(by_run(p), BY_OK);
+        assert_int_equal(by_read_f32(p, y, here[0]), BY_OK);
+        for (int t = 0; t < ROWS; t++)
+            for (int d = 0; d < DIM && sees_others(&m, t); d++)
+                if (!(fabs((double)here[t][d] - right[t][d]) < 1e-5))
+                    fail_msg("case %d, row %d: %g is not %g", which, t, (double)here[t][d], right[t][d]);
+        by_program_free(p);
+        by_params_free(params);
+    }
+}
+
 /* ---- models ---------------------------------------------------------------------------------- */
 
 enum { VOCAB = 50, CONTEXT = 128, HEADS = 2, HEAD_DIM = 16 };
@@ -277,8 +419,8 @@ static void test_training(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_depth),    cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_training),
+        cmocka_unit_test(test_meaning), cmocka_unit_test(test_gradients), cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_lengths),   cmocka_unit_test(test_training),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
