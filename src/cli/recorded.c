@@ -128,6 +128,8 @@ by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *recor
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(record, r->key);
         const char *value = cJSON_IsString(item) ? item->valuestring : item ? NULL : r->absent;
         char text[64];
+        if (value && !*value) /* the model has nothing of the kind */
+            continue;
         if (cJSON_IsNumber(item) && number_text(o, item->valuedouble, text, sizeof text))
             value = text;
         if (!value || (!*value && o->choices)) /* a choice that the family does not have */
