@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/attention_hopper.cu"
 #include "cuda/kernels/attention_hopper_grad.cu"
+#include "cuda/kernels/attention_hopper_ordered.cu"
 #include "cuda/kernels/attention_hopper_whole.cu"
 #include "hopper_plain.cuh"
 
@@ -341,17 +342,25 @@ static bool check(const shape &s, bool say)
     const double y = distance(m.y, 0, s.heads, s.dim, a.y);
     const bool forward_good = lse < 1e-3 && y < most;
     bool all_good = forward_good;
-    for (int way = 0; way < (s.dim == 64 ? 2 : 1); way++) {
+    const struct {
+        const char *name;
+        grad_fn grad;
+        bool used;
+    } ways[] = {{"two jobs", cuda_hopper_attention_grad, true},
+                {"whole heads", cuda_hopper_whole_grad, s.dim == 64},
+                {"in order", cuda_hopper_ordered_grad, s.causal}};
+    for (const auto &way : ways) {
         double error[3];
-        const bool good =
-            grad_is_right(m, a, way ? cuda_hopper_whole_grad : cuda_hopper_attention_grad, most, error);
+        if (!way.used)
+            continue;
+        const bool good = grad_is_right(m, a, way.grad, most, error);
         all_good = all_good && good;
         if (say || !good || !forward_good)
             printf("%-4s B %d H %d/%d T %4d S %4d D %3d %-6s %-6s %3d SMs x%g: y %.1e lse %.1e %s dq %.1e "
                    "dk %.1e dv %.1e  %s\n",
                    s.type == BY_BF16 ? "bf16" : "f16", s.batch, s.heads, s.kv_heads, s.queries, s.keys, s.dim,
                    s.causal ? "causal" : "", s.packed ? "packed" : "", m.cuda.sms, s.sharp, y, lse,
-                   way ? "whole heads" : "two jobs", error[0], error[1], error[2],
+                   way.name, error[0], error[1], error[2],
                    good && forward_good ? "ok" : "WRONG");
         fflush(stdout);
     }

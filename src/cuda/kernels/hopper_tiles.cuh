@@ -41,7 +41,9 @@ struct hopper_args {
     int words;
     float *lse;                 /* (B, H, T), may be NULL in FORWARD */
     float2 *stats;              /* (B, H, pad): log2-sum-exp, delta; infinity, 0 beyond the last query */
-    float4 *sums;               /* WHOLE_GRAD: sums of dq, of each thread block */
+    float4 *sums;               /* sums of dq: of each thread block, or of each of sum_heads */
+    int *order;                 /* the next unit; then, for each sum, the parts it has: hopper_ordered.cuh */
+    int batch_heads, sum_heads; /* heads processed together; heads that have sums at a time */
     int pad;                    /* queries rounded up */
     int queries, keys;          /* T, S */
     int heads, kv_heads, group; /* query heads, key heads, query heads of each key head */

@@ -146,6 +146,45 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
         "l"(from), "r"(bytes), "r"(shared_address(bar))
         : "memory");
 }
+/* From shared memory to memory, and f32 added to what is there; bytes_wait: until all of this thread's are
+ * there. */
+static __device__ __forceinline__ void store_bytes(void *to, const void *from, int bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+static __device__ __forceinline__ void add_bytes(float4 *to, const void *from, int bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+static __device__ __forceinline__ void bytes_wait()
+{
+    asm volatile("cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group 0;" ::
+                     : "memory");
+}
+/* A counter in memory by which thread blocks order their work. What came before count_set is visible to who
+ * has read that count. */
+static __device__ __forceinline__ int count_get(const int *count)
+{
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n"
+                 "fence.proxy.async.global;"
+                 : "=r"(value)
+                 : "l"(count)
+                 : "memory");
+    return value;
+}
+static __device__ __forceinline__ void count_set(int *count, int value)
+{
+    asm volatile("fence.proxy.async.global;\n"
+                 "st.release.gpu.global.s32 [%0], %1;" ::"l"(count),
+                 "r"(value)
+                 : "memory");
+}
 
 /* Makes what this thread has written to shared memory visible to the matrix unit, before others are
  * notified. */

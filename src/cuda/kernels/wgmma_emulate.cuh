@@ -100,6 +100,26 @@ static inline void load_bytes(void *to, const void *from, int bytes, uint64_t *b
     memcpy(to, from, (size_t)bytes);
     barrier_count_bytes(bar, bytes);
 }
+static inline void store_bytes(void *to, const void *from, int bytes)
+{
+    memcpy(to, from, (size_t)bytes);
+}
+static inline void add_bytes(float4 *to, const void *from, int bytes)
+{
+    for (int i = 0; i < bytes / 4; i++)
+        ((float *)to)[i] += ((const float *)from)[i];
+}
+static inline void bytes_wait()
+{
+}
+static inline int count_get(const int *count)
+{
+    return *(const volatile int *)count;
+}
+static inline void count_set(int *count, int value)
+{
+    *count = value;
+}
 
 /* Products are computed when they are waited for, so that a missing wait is detected. */
 struct emulated_group {
