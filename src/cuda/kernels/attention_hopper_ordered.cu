@@ -93,8 +93,8 @@ static by_status run_ordered(cuda_exec *x, const attention_node &m, const ordere
                        a);
 }
 
-template <class T> using ordered_of_64 = ordered_job<T, 64, 128, 2, 1, false>;
-template <class T> using ordered_of_128 = ordered_job<T, 128, 64, 2, 1, false>;
+template <class T> using ordered_of_64 = ordered_job<T, 64, 128, 2, 1, true, 5>;
+template <class T> using ordered_of_128 = ordered_job<T, 128, 64, 2, 1, false, 4>;
 
 template <class J> static by_status ordered_grad_by(cuda_exec *x, gr_node *n, int batch_heads)
 {

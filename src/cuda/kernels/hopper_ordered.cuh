@@ -219,6 +219,23 @@ static __device__ __forceinline__ void ordered_through(const float (&p)[J::BLOCK
     }
 }
 
+template <class J>
+static __device__ __forceinline__ void ordered_through_words(const uint32_t (&p)[J::BLOCK / 16][4],
+                                                             float (&dp)[J::BLOCK / 2], const float2 *stats)
+{
+    const int c = threadIdx.x % 4;
+    BY_UNROLL
+    for (int j = 0; j < J::BLOCK / 8; j++) {
+        const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
+        BY_UNROLL
+        for (int i = 4 * j; i < 4 * j + 4; i++) {
+            const uint32_t word = p[i / 8][i / 2 % 4];
+            const float w = to_float(typename J::T{(uint16_t)(word >> (i % 2 * 16))});
+            dp[i] = w * (dp[i] - (i % 2 ? two.w : two.y));
+        }
+    }
+}
+
 /* Writes ds (64 keys, BLOCK queries) of this warpgroup for both: as (128 keys, 64 queries), once or twice. */
 template <class J>
 static __device__ __forceinline__ void ordered_pass(unsigned char *to, int group,
@@ -323,18 +340,40 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
             hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
         ordered_weights<J>(a, score, stats);
         hold(score);
-        wgmma_wait<0>();
-        hold(dp);
-        ordered_through<J>(score, dp, stats);
-        to_operand<T, J::BLOCK>(weights, score);
-        to_operand<T, J::BLOCK>(ds, dp);
-        hold(weights);
-        hold(ds);
-        wgmma_fence();
-        add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
-        wgmma_commit();
+        if (J::EARLY >= 4) {
+            to_operand<T, J::BLOCK>(weights, score);
+            hold(weights);
+            wgmma_fence();
+            add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
+            wgmma_commit();
+            wgmma_wait<1>();
+            hold(dp);
+            if (J::EARLY == 5)
+                ordered_through_words<J>(weights, dp, stats);
+            else
+                ordered_through<J>(score, dp, stats);
+            to_operand<T, J::BLOCK>(ds, dp);
+            hold(ds);
+        } else {
+            wgmma_wait<0>();
+            hold(dp);
+            ordered_through<J>(score, dp, stats);
+            to_operand<T, J::BLOCK>(weights, score);
+            to_operand<T, J::BLOCK>(ds, dp);
+            hold(weights);
+            hold(ds);
+            wgmma_fence();
+            add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
+            wgmma_commit();
+        }
         ordered_pass<J>(pass, group, ds);
         release(s.passed_full + passed.at);
+        if (J::EARLY >= 3) {
+            if (J::EARLY >= 4)
+                wgmma_fence();
+            add_rows<J>(dk, ds, queries, add);
+            wgmma_commit();
+        }
         barrier_wait(s.passed_full + passed.at, passed.parity);
         step<J::PASSED>(passed);
         /* All waits in loops come before the products: the compiler does not follow those across a loop. */
@@ -350,7 +389,8 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
         if (!more) {
             wgmma_fence();
             ordered_multiply<J>(dq[0], dsq, keys);
-            add_rows<J>(dk, ds, queries, add);
+            if (J::EARLY < 3)
+                add_rows<J>(dk, ds, queries, add);
             wgmma_commit();
             wgmma_wait<0>();
             hold_parts(dq);
@@ -364,9 +404,21 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
         wgmma_fence();
         ordered_multiply<J>(dq[0], dsq, keys);
         wgmma_commit();
-        add_rows<J>(dk, ds, queries, add);
-        wgmma_commit();
-        if (J::EARLY == 1) {
+        if (J::EARLY < 3) {
+            add_rows<J>(dk, ds, queries, add);
+            wgmma_commit();
+        }
+        if (J::EARLY >= 3) {
+            wgmma_wait<1>(); /* weights and ds are free */
+            hold_parts(dv);
+            hold_parts(dk);
+            wgmma_fence();
+            scores(score, k, next);
+            wgmma_commit();
+            wgmma_wait<1>();
+            hold_parts(dq);
+            ordered_hand_over<J>(a, s, w, here, group, dq);
+        } else if (J::EARLY == 1) {
             wgmma_wait<2>(); /* the weights are free */
             hold_parts(dv);
             wgmma_fence();
@@ -451,7 +503,7 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_ordered(const __grid_con
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP, 0) - 1;
     if (group < 0) {
-        registers_down<32>();
+        registers_down<24>();
         if (threadIdx.x == 0)
             ordered_produce<J>(a, s);
         else if (threadIdx.x == 32)
