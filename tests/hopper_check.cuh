@@ -7,6 +7,7 @@
 #include "cuda/kernels/attention_hopper_grad.cu"
 #include "cuda/kernels/attention_hopper_ordered.cu"
 #include "cuda/kernels/attention_hopper_whole.cu"
+#include "cuda/kernels/attention_summaries.cu"
 #include "hopper_plain.cuh"
 
 #include <stdio.h>

@@ -12,3 +12,10 @@ bool cuda_hopper_whole_grad_takes(const cuda_context *c, const gr_node *n);
 by_status cuda_hopper_whole_grad(cuda_exec *x, gr_node *n);
 bool cuda_hopper_ordered_grad_takes(const cuda_context *c, const gr_node *n);
 by_status cuda_hopper_ordered_grad(cuda_exec *x, gr_node *n);
+/* The same for nodes with a sparse pattern (hopper_views.cuh). */
+bool cuda_hopper_views_takes(const cuda_context *c, const gr_node *n);
+by_status cuda_hopper_views(cuda_exec *x, gr_node *n);
+bool cuda_hopper_views_grad_takes(const cuda_context *c, const gr_node *n);
+by_status cuda_hopper_views_grad(cuda_exec *x, gr_node *n);
+
+#endif

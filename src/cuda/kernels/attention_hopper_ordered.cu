@@ -60,10 +60,10 @@ static by_status run_ordered(cuda_exec *x, const attention_node &m, const ordere
     const gr_attention_attr *at = m.attr;
     const int h = at->spec.heads, hk = at->spec.kv_heads, pad = round_up(m.queries, 128);
     hopper_args a = {};
-    BY_TRY(map_rows(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
-    BY_TRY(map_rows(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
-    BY_TRY(map_rows(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
-    BY_TRY(map_rows(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
+    BY_TRY(map_rows<J>(&a.fixed[0], m, m.in[1], m.keys, hk, J::ROWS));
+    BY_TRY(map_rows<J>(&a.fixed[1], m, m.in[2], m.keys, hk, J::ROWS));
+    BY_TRY(map_rows<J>(&a.moving[0], m, m.in[0], m.queries, h, J::BLOCK));
+    BY_TRY(map_rows<J>(&a.moving[1], m, m.dy, m.queries, h, J::BLOCK));
     a.out[0] = m.grad[1];
     a.out[1] = m.grad[2];
     a.out[2] = m.grad[0];

@@ -20,7 +20,7 @@ namespace
 template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int EARLY_ = D_ == 64> struct ordered_job {
     static constexpr int EARLY = EARLY_;
     typedef T_ T;
-    enum : bool { TURNED = true, KEEP = KEEP_, MASKED = false };
+    enum : bool { TURNED = true, KEEP = KEEP_, MASKED = false, BANDED = false };
     static constexpr int D = D_, GROUPS = 2, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
     enum : int { PARTS = D_ / TILE_COLS };
     static constexpr int ROWS = 64 * GROUPS, HALVES = BLOCK / 64;
