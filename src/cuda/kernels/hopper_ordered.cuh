@@ -17,7 +17,7 @@ namespace
 {
 
 /* The configuration of a block: two warpgroups of keys and BLOCK queries in each of the STAGES. */
-template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int EARLY_ = D_ == 64> struct ordered_job {
+template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int EARLY_ = D_ == 64, int PASSED_ = 2> struct ordered_job {
     static constexpr int EARLY = EARLY_;
     typedef T_ T;
     enum : bool { TURNED = true, KEEP = KEEP_, MASKED = false, BANDED = false };
@@ -30,8 +30,8 @@ template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int
     static constexpr int SLOT_BYTES = 2 * FIXED_BYTES;
     static constexpr int STATS_BYTES = BLOCK * (int)sizeof(float2);
     static constexpr int STAGE_BYTES = 2 * MOVING_BYTES + (STATS_BYTES + 1023) / 1024 * 1024;
-    static constexpr int PASSED = 2, PASSED_BYTES = ROWS * BLOCK * 2, SUM_BYTES = BLOCK * D * 4;
-    static constexpr int BARRIERS = 2 * SLOTS + 2 * STAGES + PASSED + 2;
+    static constexpr int PASSED = PASSED_, PASSED_BYTES = ROWS * BLOCK * 2, SUM_BYTES = BLOCK * D * 4;
+    static constexpr int BARRIERS = 2 * SLOTS + 2 * STAGES + 2 * PASSED + 2;
     static constexpr int SHARED = 1024 + SLOTS * SLOT_BYTES + STAGES * STAGE_BYTES + PASSED * PASSED_BYTES +
                                   SUM_BYTES + 8 * BARRIERS + 4 * SLOTS;
     static_assert(SHARED <= 227 * 1024, "what a block can have");
@@ -41,7 +41,7 @@ template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int
 
 struct ordered_space {
     unsigned char *fixed, *stages, *passed, *sum;
-    uint64_t *fixed_full, *fixed_empty, *full, *empty, *passed_full, *sum_full, *sum_empty;
+    uint64_t *fixed_full, *fixed_empty, *full, *empty, *passed_full, *passed_empty, *sum_full, *sum_empty;
     int *unit; /* of each slot, or -1 at the end */
 };
 template <class J> static __device__ __forceinline__ ordered_space ordered_space_of(unsigned char *shared)
@@ -56,7 +56,8 @@ template <class J> static __device__ __forceinline__ ordered_space ordered_space
     s.full = s.fixed_empty + J::SLOTS;
     s.empty = s.full + J::STAGES;
     s.passed_full = s.empty + J::STAGES;
-    s.sum_full = s.passed_full + J::PASSED;
+    s.passed_empty = s.passed_full + J::PASSED;
+    s.sum_full = s.passed_empty + J::PASSED;
     s.sum_empty = s.sum_full + 1;
     s.unit = (int *)(s.sum_empty + 1);
     return s;
@@ -154,6 +155,8 @@ static __device__ __forceinline__ void ordered_add(const hopper_args &a, const o
 {
     ring slot = {0, 0};
     int parity = 0;
+    bool free = false;
+    const uint64_t keep = keep_in_cache();
     for (;; step<J::SLOTS>(slot)) {
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         const int unit = *(volatile int *)(s.unit + slot.at);
@@ -174,13 +177,18 @@ static __device__ __forceinline__ void ordered_add(const hopper_args &a, const o
                 }
                 barrier_wait(s.sum_full, parity);
             } else {
-                barrier_arrive(s.sum_empty);
+                if (!free)
+                    barrier_arrive(s.sum_empty);
                 barrier_wait(s.sum_full, parity);
                 wait_for_turn(d);
                 if (d.before > 0)
-                    add_bytes(d.sum, s.sum, J::SUM_BYTES);
+                    add_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
                 else
-                    store_bytes(d.sum, s.sum, J::SUM_BYTES);
+                    store_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
+                bytes_read();
+                free = p.left > 0;
+                if (free)
+                    barrier_arrive(s.sum_empty);
                 bytes_wait();
             }
             count_set(d.count, d.target + 1);
@@ -264,6 +272,8 @@ static __device__ __forceinline__ void ordered_hand_over(const hopper_args &a, c
                                                          const ordered_tile &w, const passage &p, int group,
                                                          float (&dq)[1][32])
 {
+    if (J::PASSED == 1)
+        release(s.passed_empty);
     float4 *at = (float4 *)s.sum + group * (8 * WARPGROUP) + threadIdx.x % WARPGROUP;
     if (w.tile > 0) {
         BY_UNROLL
@@ -366,6 +376,8 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
             add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
             wgmma_commit();
         }
+        if (J::PASSED == 1)
+            barrier_wait(s.passed_empty + passed.at, passed.parity ^ 1);
         ordered_pass<J>(pass, group, ds);
         release(s.passed_full + passed.at);
         if (J::EARLY >= 3) {
@@ -412,6 +424,7 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
             wgmma_wait<1>(); /* weights and ds are free */
             hold_parts(dv);
             hold_parts(dk);
+            release(s.empty + stage);
             wgmma_fence();
             scores(score, k, next);
             wgmma_commit();
@@ -448,7 +461,8 @@ static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, c
                 wgmma_commit();
             }
         }
-        release(s.empty + stage);
+        if (J::EARLY < 3)
+            release(s.empty + stage);
         wgmma_fence();
         scores(dp, v, next + J::MOVING_BYTES / 16);
         wgmma_commit();
@@ -494,8 +508,10 @@ __global__ __launch_bounds__(J::THREADS, 1) void hopper_ordered(const __grid_con
             barrier_init(s.full + i, 1);
             barrier_init(s.empty + i, readers);
         }
-        for (int i = 0; i < J::PASSED; i++)
+        for (int i = 0; i < J::PASSED; i++) {
             barrier_init(s.passed_full + i, readers);
+            barrier_init(s.passed_empty + i, readers);
+        }
         barrier_init(s.sum_full, readers);
         barrier_init(s.sum_empty, 1);
         barrier_fence();

@@ -146,25 +146,36 @@ static __device__ __forceinline__ void load_bytes(void *to, const void *from, in
         "l"(from), "r"(bytes), "r"(shared_address(bar))
         : "memory");
 }
-/* From shared memory to memory, and f32 added to what is there; bytes_wait: until all of this thread's are
- * there. */
-static __device__ __forceinline__ void store_bytes(void *to, const void *from, int bytes)
+/* From shared memory to memory, and f32 added to what is there. keep: the result of keep_in_cache.
+ * bytes_read: waits until all that this thread has started is read; bytes_wait: until it is in memory. */
+static __device__ __forceinline__ uint64_t keep_in_cache()
 {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
-                 "r"(shared_address(from)), "r"(bytes)
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+static __device__ __forceinline__ void store_bytes(void *to, const void *from, int bytes, uint64_t keep)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes), "l"(keep)
                  : "memory");
 }
-static __device__ __forceinline__ void add_bytes(float4 *to, const void *from, int bytes)
+static __device__ __forceinline__ void add_bytes(float4 *to, const void *from, int bytes, uint64_t keep)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-                 "r"(shared_address(from)), "r"(bytes)
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%0], [%1], %2, "
+                 "%3;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes), "l"(keep)
                  : "memory");
+}
+static __device__ __forceinline__ void bytes_read()
+{
+    asm volatile("cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group.read 0;" ::
+                     : "memory");
 }
 static __device__ __forceinline__ void bytes_wait()
 {
-    asm volatile("cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group 0;" ::
-                     : "memory");
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 /* A counter in memory by which thread blocks order their work. What came before count_set is visible to who
  * has read that count. */
@@ -201,12 +212,6 @@ static __device__ __forceinline__ void stmatrix4(void *row, const uint32_t (&r)[
 }
 /* Writes or adds four numbers at an address that only this thread uses, in program order. keep: the result of
  * keep_in_cache. */
-static __device__ __forceinline__ uint64_t keep_in_cache()
-{
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
 static __device__ __forceinline__ void put_in_memory(float4 *at, const float *v, uint64_t keep)
 {
     asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;" ::"l"(at), "f"(v[0]), "f"(v[1]),

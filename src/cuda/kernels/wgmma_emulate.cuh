@@ -100,14 +100,17 @@ static inline void load_bytes(void *to, const void *from, int bytes, uint64_t *b
     memcpy(to, from, (size_t)bytes);
     barrier_count_bytes(bar, bytes);
 }
-static inline void store_bytes(void *to, const void *from, int bytes)
+static inline void store_bytes(void *to, const void *from, int bytes, uint64_t)
 {
     memcpy(to, from, (size_t)bytes);
 }
-static inline void add_bytes(float4 *to, const void *from, int bytes)
+static inline void add_bytes(float4 *to, const void *from, int bytes, uint64_t)
 {
     for (int i = 0; i < bytes / 4; i++)
         ((float *)to)[i] += ((const float *)from)[i];
+}
+static inline void bytes_read()
+{
 }
 static inline void bytes_wait()
 {
