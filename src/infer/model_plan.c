@@ -8,7 +8,7 @@ bool by_model_plans(const by_model *m, by_plan_mode mode)
 {
     const by_task task = by_model_task(m);
     if (mode == BY_PLAN_DECODE)
-        return (task == BY_TASK_LM && !by_model_rereads(m)) || task == BY_TASK_SEQ2SEQ;
+        return (task == BY_TASK_LM && by_model_has_cache(m)) || task == BY_TASK_SEQ2SEQ;
     return mode == BY_PLAN_FORWARD || (task != BY_TASK_FEATURES && task != BY_TASK_ENCODER);
 }
 
