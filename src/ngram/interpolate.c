@@ -134,7 +134,7 @@ static by_status group_all(group *g)
     }
 }
 
-static by_status by_context(ngram_job *j, int n)
+static by_status contexts_of_order(ngram_job *j, int n)
 {
     group g = {.job = j, .n = n};
     char name[32];
@@ -254,7 +254,7 @@ by_status ngram_interpolate(ngram_job *j)
 {
     walk w = {.job = j};
     for (int n = 1; n <= j->order; n++)
-        BY_TRY(by_context(j, n));
+        BY_TRY(contexts_of_order(j, n));
     BY_TRY(make_entries(j));
     for (int n = 1; n <= j->order; n++) {
         BY_TRY(ngram_spool_rewind(&j->backoffs[n - 1]));
