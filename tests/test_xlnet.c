@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "banyan/generate.h"
 #include "banyan/pass.h"
 #include "data/objective.h"
 #include "folder.h"
@@ -205,6 +206,39 @@ static void test_reversed(void **state)
     by_model_free(m);
 }
 
+/* ---- generation ------------------------------------------------------------------------------- */
+
+/* The logits after a text are those of a pass over it with a mask that no token sees. */
+static void test_generator(void **state)
+{
+    (void)state;
+    enum { PROMPT = T - 1 };
+    by_model *m = new_model();
+    by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = 2, .capacity = 2 * T});
+    int32_t tokens[T], other = 9;
+    float hidden[T * T] = {0}, map[T] = {0}, want[TINY_VOCAB];
+    fill_tokens(tokens, 5);
+    for (int i = 0; i < T; i++)
+        hidden[i * T + PROMPT] = 1;
+    map[PROMPT] = 1;
+    by_batch b = by_batch_of(1, T, tokens);
+    by_batch_put(&b, "perm_mask", BY_F32, 3, (int64_t[]){1, T, T}, hidden);
+    by_batch_put(&b, "target_mapping", BY_F32, 3, (int64_t[]){1, 1, T}, map);
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
+    run_pass(p, &b);
+    assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), want), BY_OK);
+    const int32_t *first[] = {tokens, &other}, *second[] = {tokens + 6, NULL};
+    assert_int_equal(by_generator_feed(g, first, (int[]){6, 1}), BY_OK);
+    assert_int_equal(by_generator_feed(g, second, (int[]){PROMPT - 6, 0}), BY_OK);
+    const float *got = by_generator_logits(g, 0);
+    assert_non_null(got);
+    for (int v = 0; v < TINY_VOCAB; v++)
+        assert_true(fabsf(got[v] - want[v]) < 1e-5f);
+    by_pass_free(p);
+    by_generator_free(g);
+    by_model_free(m);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 enum { SEQ = 32, HALF = SEQ / 2, BATCH = 4 };
@@ -339,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_no_leak),       cmocka_unit_test(test_no_leak_with_memory),
         cmocka_unit_test(test_memory_counts), cmocka_unit_test(test_mapping),
         cmocka_unit_test(test_reversed),      cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_generator),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
