@@ -263,6 +263,10 @@ static void test_top(void **state)
     trial *t;
     for (int which = 0; (t = trial_new(how, GR_OP_TOP, which)); which++) {
         run_once(t);
+        if (!t->sample->out[1].tensor) { /* the sum alone */
+            trial_free(t);
+            continue;
+        }
         const double *v = t->sample->leaf[0].values, *y = t->sample->out[0].tensor->data;
         const int32_t *ids = t->sample->out[1].tensor->data;
         const double *lse = t->sample->out[2].tensor->data;
