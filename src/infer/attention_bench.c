@@ -107,20 +107,28 @@ static double share_big_bird(const gen_attention_shape *s)
     return blocks / n / n;
 }
 
-/* LSH attention (Kitaev et al. 2020): queries are keys; tokens sorted by bucket see their chunk and the one before. The
- * number of buckets grows with the length. In two factors, as in the model, it costs columns by its root. */
-static by_tensor *build_lsh(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
-                            by_tensor *v)
+/* About twice as many buckets as chunks; in two factors where the rotations would be large, as Reformer has it. */
+static int bucket_factors(const gen_attention_shape *s, int *factors)
 {
     int power = 1;
     while (1 << power < 2 * (s->length / TILE))
         power++;
     const bool split = 1 << power > 2 * TILE;
-    const int factors[2] = {1 << (split ? power / 2 : power), 1 << (power - power / 2)};
-    const int64_t columns = factors[0] / 2 + (split ? factors[1] / 2 : 0);
+    factors[0] = 1 << (split ? power / 2 : power);
+    factors[1] = 1 << (power - power / 2);
+    return split ? 2 : 1;
+}
+
+/* LSH attention (Kitaev et al. 2020): queries are keys; tokens sorted by bucket see their chunk and the one before. */
+static by_tensor *build_lsh(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
+                            by_tensor *v)
+{
+    int factors[2];
+    const int count = bucket_factors(s, factors);
+    const int64_t columns = (factors[0] + (count == 2 ? factors[1] : 0)) / 2;
     by_tensor *rotations = by_random(g, BY_RANDOM_NORMAL, by_type(q) == BY_F64 ? BY_F64 : BY_F32, 4,
                                      (int64_t[]){s->heads, s->head_dim, ROUNDS, columns}, 1);
-    by_tensor *order = by_argsort(g, by_hash(g, q, rotations, NULL, split ? 2 : 1, factors), false);
+    by_tensor *order = by_argsort(g, by_hash(g, q, rotations, NULL, count, factors), false);
     (void)k;
     return by_chunked_attention(g, q, q, v,
                                 &(by_chunked_spec){.heads = s->heads,
