@@ -34,6 +34,16 @@ struct band_layout {
 
 #if BY_HOPPER_CODE
 
+/* a / b and a % b: most are by 1, and a division takes as long as many other instructions. */
+static __device__ __forceinline__ int over(int a, int b)
+{
+    return b == 1 ? a : a / b;
+}
+static __device__ __forceinline__ int rest(int a, int b)
+{
+    return b == 1 ? 0 : a % b;
+}
+
 struct band_range {
     int from, to;
 };
@@ -43,13 +53,14 @@ static __device__ __forceinline__ int band_keys_until(const band &x, int t)
 {
     if (t < 0)
         return 0;
-    return t / x.query_unit * x.key_unit + max(0, t % x.query_unit - (x.query_unit - x.key_unit) + 1);
+    return over(t, x.query_unit) * x.key_unit +
+           max(0, rest(t, x.query_unit) - (x.query_unit - x.key_unit) + 1);
 }
 
 /* The keys of query t, of `keys`. */
 static __device__ __forceinline__ band_range band_keys(const band &x, int t, int keys)
 {
-    const int unit = t / x.query_unit;
+    const int unit = over(t, x.query_unit);
     int end = min(keys, (unit + x.after + 1) * x.key_unit);
     if (x.causal)
         end = min(end, band_keys_until(x, t - x.lag));
@@ -59,10 +70,10 @@ static __device__ __forceinline__ band_range band_keys(const band &x, int t, int
 /* The queries, of `queries`, that attend to key s. */
 static __device__ __forceinline__ band_range band_queries(const band &x, int s, int queries)
 {
-    const int unit = s / x.key_unit;
+    const int unit = over(s, x.key_unit);
     int first = max(0, (unit - x.after) * x.query_unit);
     if (x.causal)
-        first = max(first, unit * x.query_unit + x.query_unit - x.key_unit + s % x.key_unit + x.lag);
+        first = max(first, unit * x.query_unit + x.query_unit - x.key_unit + rest(s, x.key_unit) + x.lag);
     return band_range{first, min(queries, (unit + x.before + 1) * x.query_unit)};
 }
 
@@ -113,22 +124,27 @@ static __device__ __forceinline__ void hide_outside(float (&s)[N / 2], int at, i
 {
     BY_UNROLL
     for (int i = 0; i < N / 2; i++) {
-        const int r = i / 2 % 2, col = at + i / 4 * 8 + i % 2;
-        const bool other = (col ^ (row + 8 * r)) & (pack - 1);
-        s[i] = col < mine[r].from || col >= mine[r].to || other ? -INFINITY : s[i];
+        const int col = at + i / 4 * 8 + i % 2;
+        const band_range &range = mine[i / 2 % 2];
+        s[i] = col < range.from || col >= range.to ? -INFINITY : s[i];
     }
+    if (pack == 1)
+        return;
+    BY_UNROLL
+    for (int i = 0; i < N / 2; i++)
+        s[i] = ((at + i / 4 * 8 + i % 2) ^ (row + i / 2 % 2 * 8)) & (pack - 1) ? -INFINITY : s[i];
 }
 
 /* Returns true if row `row` of sequence b is in a column that there is. */
 static __device__ __forceinline__ bool band_has(const band_layout &x, int b, int row)
 {
-    return b % x.packs * x.pack + row % x.pack < x.columns;
+    return rest(b, x.packs) * x.pack + (row & (x.pack - 1)) < x.columns;
 }
 /* The place of the log-sum-exp of row `row` of head h of sequence b. */
 static __device__ __forceinline__ int64_t band_lse_at(const band_layout &x, int b, int h, int row)
 {
-    return ((int64_t)(b / x.packs) * x.lse_heads + h) * x.total + b % x.packs * x.pack + row % x.pack +
-           (int64_t)(row / x.pack) * x.step;
+    return ((int64_t)over(b, x.packs) * x.lse_heads + h) * x.total + rest(b, x.packs) * x.pack +
+           (row & (x.pack - 1)) + (int64_t)over(row, x.pack) * x.step;
 }
 
 #endif

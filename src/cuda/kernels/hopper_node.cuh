@@ -171,13 +171,6 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
     const int heads = m.batch * (J::TURNED ? hk : h);
     const int tiles = ((J::TURNED ? m.keys : m.queries) + J::ROWS - 1) / J::ROWS;
     deal_tiles(a, heads, tiles, x->cuda->sms);
-    /* Tiles in a band need few rows of the other side. The heads of a row are neighbours in memory, so they run
-     * close together in time. */
-    if (J::BANDED && m.layout.columns == 1) {
-        a.deal = SORTED;
-        a.per_head = tiles;
-        a.units = heads * tiles;
-    }
     if (J::KIND == WHOLE_GRAD)
         a.units = heads;
     a.sums = m.sums;

@@ -184,11 +184,11 @@ static __device__ __forceinline__ row_pair<typename J::T> band_at(const hopper_a
 {
     typedef typename J::T T;
     const band_layout &x = a.layout;
-    T *at = (T *)to.at + b / x.packs * to.batch + b % x.packs * x.pack * to.column + head * J::D;
+    T *at = (T *)to.at + over(b, x.packs) * to.batch + rest(b, x.packs) * x.pack * to.column + head * J::D;
     row_pair<T> r;
     for (int i = 0; i < 2; i++) {
         const int mine = row + 8 * i;
-        r.at[i] = at + mine / x.pack * to.row + mine % x.pack * to.column;
+        r.at[i] = at + over(mine, x.pack) * to.row + (mine & (x.pack - 1)) * to.column;
         r.in[i] = mine < end && band_has(x, b, mine);
     }
     return r;

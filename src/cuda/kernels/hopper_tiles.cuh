@@ -31,7 +31,8 @@ struct head_rows {
  * PAIRED: a unit is a long and a short tile of constant total length, so that units are equal and the tiles
  * of a head run close together in time, sharing the cache. SORTED: a unit is a tile, longest first, and the
  * blocks take them in alternating directions, which balances a small number of them. WHOLE_GRAD uses none of
- * these: a unit is a head. */
+ * these: a unit is a head. BANDED jobs always alternate: in blocks of a pattern, tiles grow longer again and
+ * again. */
 enum dealing { PLAIN, PAIRED, SORTED };
 
 struct hopper_args {
@@ -99,7 +100,7 @@ struct walk {
 template <class J> static __device__ __forceinline__ bool settle(const hopper_args &a, walk &w)
 {
     for (;; w.round++, w.half = 0) {
-        const bool back = a.deal == SORTED && w.round % 2;
+        const bool back = (a.deal == SORTED || J::BANDED) && w.round % 2;
         const int unit = (int)(w.round * gridDim.x + (back ? gridDim.x - 1 - blockIdx.x : blockIdx.x));
         if (unit >= a.units)
             return false;
@@ -212,8 +213,8 @@ static __device__ __forceinline__ void load_rows(const hopper_args &a, void *to,
                                                  uint64_t *full, int part, int row, int h, int b)
 {
     if constexpr (J::BANDED)
-        load_tile(to, map, full, h * J::D + part * TILE_COLS, row / a.layout.pack,
-                  b % a.layout.packs * a.layout.pack, b / a.layout.packs);
+        load_tile(to, map, full, h * J::D + part * TILE_COLS, over(row, a.layout.pack),
+                  rest(b, a.layout.packs) * a.layout.pack, over(b, a.layout.packs));
     else
         load_tile(to, map, full, part * TILE_COLS, row, h, b);
 }
