@@ -206,6 +206,19 @@ static void test_train_gpt2(void **state)
     expect_equal("train-gpt2", BY_BF16);
 }
 
+/* Models that KenLM has estimated: n-grams, scores, perplexities, and sums of 1; relative frequencies. */
+static void test_ngrams(void **state)
+{
+    (void)state;
+    record r;
+    const char *dir = case_dir("../data/ngram");
+    if (verify(dir, BY_F32, &r) != BY_OK)
+        fail_msg("%s", by_error_message());
+    if (r.failed)
+        fail_msg("%d failed, first %s %s", r.failed, r.first_failed, r.note);
+    assert_int_equal(r.ok, 7 * 6 + 8 * 2);
+}
+
 static void test_encoders(void **state)
 {
     (void)state;
@@ -646,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_transfo_xl),
         cmocka_unit_test(test_train_gpt2),
+        cmocka_unit_test(test_ngrams),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_decoders),
         cmocka_unit_test(test_differences),

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/input.h"
@@ -103,9 +105,11 @@ static by_status read_values(const reader *r, char *probability, char *weight, f
 }
 
 /* A word's first occurrence gives it an id; the special three have theirs. */
-static by_status read_unigram(reader *r, int64_t i, char *text)
+static by_status read_unigram(reader *r, char *text)
 {
-    char *probability = next_field(&text), *word = next_field(&text), *weight = next_field(&text);
+    char *probability = next_field(&text);
+    const char *word = next_field(&text);
+    char *weight = next_field(&text);
     const uint32_t before = r->words.count;
     uint32_t id;
     float values[2];
@@ -113,12 +117,10 @@ static by_status read_unigram(reader *r, int64_t i, char *text)
         return bad(r, "a unigram has a probability, a word and perhaps a weight");
     BY_TRY(read_values(r, probability, weight, values));
     if (strcmp(word, "<UNK>") == 0)
-        word = (char[]){"<unk>"};
+        word = "<unk>";
     BY_TRY(ngram_words_add(&r->words, word, strlen(word), &id));
     if (id >= NGRAM_SPECIAL && id < before)
         return bad(r, "a word is listed twice");
-    if (i + NGRAM_SPECIAL > r->counts[0] + NGRAM_SPECIAL)
-        return bad(r, "more unigrams than the header says");
     memcpy(r->unigrams[id], values, sizeof values);
     return BY_OK;
 }
@@ -161,12 +163,27 @@ static by_status read_order(reader *r, int n, char **line)
         BY_TRY(next_line(r, line));
         if (**line == '\\')
             return bad(r, "fewer n-grams than the header says");
-        BY_TRY(n == 1 ? read_unigram(r, i, *line) : read_ngram(r, n, *line));
+        BY_TRY(n == 1 ? read_unigram(r, *line) : read_ngram(r, n, *line));
     }
     return next_line(r, line);
 }
 
-/* A file that claims more unigrams than it can hold is found out while it is read, not by an allocation. */
+/* The most that gzip packs. */
+#define RATIO 1032
+
+/* A file that claims more n-grams than it can hold is refused before memory is taken for them: an n-gram of n words has at
+ * least 2 n + 2 bytes. */
+static by_status check_counts(const reader *r)
+{
+    struct stat st;
+    if (stat(r->path, &st) != 0 || !S_ISREG(st.st_mode))
+        return BY_OK;
+    for (int n = 1; n <= r->order; n++)
+        if (r->counts[n - 1] > st.st_size / (2 * n + 2) * RATIO + RATIO)
+            return bad(r, "the file is too short for the n-grams that it claims to have");
+    return BY_OK;
+}
+
 static by_status make_unigrams(reader *r)
 {
     if (r->counts[0] > (int64_t)UINT32_MAX / 8)
@@ -185,6 +202,7 @@ static by_status read_all(reader *r, const char *binary)
     BY_TRY(base_lines_open(&r->lines, r->path));
     BY_TRY(ngram_words_make(&r->words));
     BY_TRY(read_counts(r, &line));
+    BY_TRY(check_counts(r));
     BY_TRY(make_unigrams(r));
     for (int n = 1; n <= r->order; n++) {
         BY_TRY(read_order(r, n, &line));
