@@ -89,7 +89,8 @@ static int count_expected(const char *dir)
     assert_non_null(file);
     for (int i = 0; i < by_weights_count(file); i++) {
         const char *name = by_weights_at(file, i)->name;
-        n += strncmp(name, "input.", 6) != 0 && strncmp(name, "step", 4) != 0;
+        const bool input = strncmp(name, "input.", 6) == 0 || strncmp(name, "rotations.", 10) == 0;
+        n += !input && strncmp(name, "step", 4) != 0;
     }
     by_weights_free(file);
     return n;
@@ -105,7 +106,7 @@ static void expect_equal(const char *name, by_dtype dtype)
         fail_msg("%s in %s: %d failed, first %s %s", name, by_dtype_name(dtype), r.failed, r.first_failed,
                  r.note);
     assert_int_equal(r.ok + r.not_run, count_expected(dir));
-    assert_true(r.ok > 25);
+    assert_true(r.ok > 5); /* a reference without gradients has 7 tensors */
 }
 
 /* The cases of this repository, which every machine has. */
