@@ -143,6 +143,7 @@ static void test_same_length(void **state)
         by_model *m = model_of(MEMORY, false);
         set_field(m, "same_length", true);
         set_field(m, "clamp_len", clamp);
+        set_field(m, "pre_lnorm", clamp > 0);
         fill_tokens(tokens, BATCH * LENGTH, 2);
         read_in_segments(m, tokens, 1, one);
         for (int segment = 2; segment <= LENGTH; segment += 5) {

@@ -222,16 +222,41 @@ static by_tensor *linear(by_graph *g, const transfo_xl_config *c, const char *na
     return nn_linear(g, name, x, &(nn_linear_spec){.out = out, .no_bias = true, .std = c->words.std});
 }
 
+/* Queries, keys and values, projected by the thirds of one matrix. With a memory each third is multiplied by itself, as
+ * the memory needs no queries; not where the matrix is stored in blocks, which cannot be cut. */
+typedef struct projected {
+    by_tensor *q, *k, *v; /* (B, T, H*D), (B, M + T, H*D) twice */
+} projected;
+
+static projected project(by_graph *g, const transfo_xl_config *c, by_tensor *x, by_tensor *all)
+{
+    const int64_t inner = (int64_t)c->heads * c->head_dim, t = by_dim(x, 1), n = by_dim(all, 1);
+    by_tensor *w = by_param(g, "qkv_net.weight", 2, (int64_t[]){3 * inner, c->width},
+                            (by_init){BY_INIT_NORMAL, c->words.std});
+    projected y;
+    if (all != x && by_dtype_block(by_type(w)) == 1) {
+        y.q = by_linear(g, x, by_slice(g, w, 0, 0, inner), NULL, NULL);
+        y.k = by_linear(g, all, by_slice(g, w, 0, inner, inner), NULL, NULL);
+        y.v = by_linear(g, all, by_slice(g, w, 0, 2 * inner, inner), NULL, NULL);
+        return y;
+    }
+    by_tensor *qkv = by_linear(g, all, w, NULL, NULL);
+    y.q = by_slice(g, by_slice(g, qkv, 1, n - t, t), 2, 0, inner);
+    y.k = by_slice(g, qkv, 2, inner, inner);
+    y.v = by_slice(g, qkv, 2, 2 * inner, inner);
+    return y;
+}
+
 /* x (B, T, C) of a segment and all (B, M + T, C) with the memory before it -> (B, T, C). */
 static by_tensor *attention(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_tensor *x,
                             by_tensor *all, const sight *s, int i)
 {
     const int64_t inner = (int64_t)c->heads * c->head_dim, t = by_dim(x, 1), n = by_dim(all, 1);
-    by_tensor *qkv = linear(g, c, "qkv_net", c->pre_norm ? norm(g, c, all) : all, 3 * inner);
-    by_tensor *q = by_slice(g, by_slice(g, qkv, 1, n - t, t), 2, 0, inner); /* (B, T, H*D) */
-    by_tensor *k = by_slice(g, qkv, 2, inner, inner), *v = by_slice(g, qkv, 2, 2 * inner, inner);
+    by_tensor *from = c->pre_norm ? norm(g, c, all) : all;
+    by_tensor *own = all == x ? from : c->pre_norm ? by_slice(g, from, 1, n - t, t) : x;
+    const projected p = project(g, c, own, from);
     by_tensor *y = nn_relative_attention(
-        g, q, k, v,
+        g, p.q, p.k, p.v,
         &(nn_relative_spec){.op = {.heads = c->heads,
                                    .mask = BY_MASK_CAUSAL,
                                    .pattern = s->pattern,
