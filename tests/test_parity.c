@@ -161,7 +161,8 @@ static void test_gpt_lm(void **state)
 static void test_transfo_xl(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"transfo-xl-plain", "transfo-xl-memory", "transfo-xl-adaptive"};
+    static const char *const cases[] = {"transfo-xl", "transfo-xl-authors", "transfo-xl-plain",
+                                        "transfo-xl-memory", "transfo-xl-adaptive"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);
