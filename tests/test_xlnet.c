@@ -305,6 +305,7 @@ static void check_row(const data_samples *rows, int r)
         late += t >= HALF;
     }
     assert_int_equal(late, rows->picks / 2);
+    assert_int_equal(rows->picks, SEQ / 6);
     assert_int_equal(tokens[SEQ - 1], 2); /* [CLS] */
     assert_int_equal(tokens[SEQ - 2], 3); /* [SEP] */
     assert_int_equal(segment[SEQ - 1], 2);
@@ -346,6 +347,11 @@ static void test_rows(void **state)
         /* A begins where the next row does, unless it has but one token. */
         assert_int_equal(rows.tokens[r * SEQ + HALF], next.tokens[r * SEQ]);
         assert_memory_not_equal(rows.order + r * SEQ, next.order + r * SEQ, sizeof(int32_t) * SEQ);
+    }
+    for (int step = 2; step < 200; step++) { /* several epochs: every row has exactly its targets */
+        assert_int_equal(data_objective_get(b.o, step, &rows), BY_OK);
+        for (int r = 0; r < BATCH; r++)
+            check_row(&rows, r);
     }
     data_samples_free(&rows);
     data_samples_free(&next);

@@ -206,7 +206,8 @@ static void choose(const data_objective *o, const int32_t *tokens, int n, bool r
 #define TOKEN(i) (reversed ? n - 1 - (i) : (i)) /* spans go forwards in the text */
     memset(chosen, 0, (size_t)n);
     while (at < n && count < goal) {
-        const int length = BY_MIN(data_mask_length(o->spec.masking.longest, random), goal - count);
+        const int drawn = data_mask_length(o->spec.masking.longest, random);
+        const int length = BY_MIN(drawn, goal - count);
         const int context = length * around, before = (int)base_rng_below(random, (uint64_t)context);
         int begin = at + before;
         while (begin < n && !begins_word(o, tokens[TOKEN(begin)]))
