@@ -360,9 +360,8 @@ static bool check(const shape &s, bool say)
             printf("%-4s B %d H %d/%d T %4d S %4d D %3d %-6s %-6s %3d SMs x%g: y %.1e lse %.1e %s dq %.1e "
                    "dk %.1e dv %.1e  %s\n",
                    s.type == BY_BF16 ? "bf16" : "f16", s.batch, s.heads, s.kv_heads, s.queries, s.keys, s.dim,
-                   s.causal ? "causal" : "", s.packed ? "packed" : "", m.cuda.sms, s.sharp, y, lse,
-                   way.name, error[0], error[1], error[2],
-                   good && forward_good ? "ok" : "WRONG");
+                   s.causal ? "causal" : "", s.packed ? "packed" : "", m.cuda.sms, s.sharp, y, lse, way.name,
+                   error[0], error[1], error[2], good && forward_good ? "ok" : "WRONG");
         fflush(stdout);
     }
     device_free(a.y);

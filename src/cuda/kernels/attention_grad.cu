@@ -413,6 +413,8 @@ extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n)
 #ifdef BY_CUDA_HOPPER
     if (cuda_hopper_whole_grad_takes(x->cuda, n))
         return cuda_hopper_whole_grad(x, n);
+    if (cuda_hopper_ordered_grad_takes(x->cuda, n))
+        return cuda_hopper_ordered_grad(x, n);
     if (cuda_hopper_attention_grad_takes(x->cuda, n))
         return cuda_hopper_attention_grad(x, n);
     if (cuda_hopper_views_grad_takes(x->cuda, n))

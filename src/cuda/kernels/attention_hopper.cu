@@ -91,13 +91,29 @@ static __device__ __forceinline__ void put_band(const hopper_args &a, const walk
     store_band<typename J::T>(to, y, 1);
 }
 
+/* Two warpgroups start their products by turns: then the softmax of one runs during those of the other. They
+ * do so in the blocks that both of them process, which are the last ones of a tile. */
+template <class J> static __device__ __forceinline__ constexpr bool takes_turns()
+{
+    return J::GROUPS == 2 && !J::BANDED;
+}
+template <class J> static __device__ __forceinline__ int blocks_of_both(const hopper_args &a, int row)
+{
+    if (!takes_turns<J>())
+        return 0;
+    return min(passage_of<J>(a, row, 64).left, passage_of<J>(a, row + 64, 64).left);
+}
+
 template <class J>
 static __device__ __forceinline__ void forward(const hopper_args &a, const space &s, int group)
 {
     typedef typename J::T T;
     const int lane = threadIdx.x % 32, c = lane % 4;
     ring r = {0, 0}, slot = {0, 0};
+    if (takes_turns<J>() && group == 1)
+        turn_give(0);
     for (walk w = {}; settle<J>(a, w); go_on(w), step<J::SLOTS>(slot)) {
+        const int both = blocks_of_both<J>(a, w.tile * J::ROWS);
         const int b = w.head / a.heads, h = w.head % a.heads, place = place_of<J>(w, group);
         const int row0 = w.tile * J::ROWS + 64 * place, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         operand<J> q;
@@ -132,12 +148,17 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
             /* The next scores and the current values are multiplied while the softmax proceeds. */
             while (more) {
                 const int stage = r.at;
+                const bool turns = takes_turns<J>() && p.left + 1 < both;
                 hold(weights);
+                if (turns)
+                    turn_wait(group);
                 wgmma_fence();
                 scores(score, q, moving_at<J>(s, stage));
                 wgmma_commit();
                 add_rows<J>(y, weights, moving_at<J>(s, values) + J::MOVING_BYTES / 16, add);
                 wgmma_commit();
+                if (turns)
+                    turn_give(1 - group);
                 wgmma_wait<1>();
                 hold(score);
                 if (cuts<J>(a, row0, p.block, edge))
@@ -186,6 +207,8 @@ static __device__ __forceinline__ void forward(const hopper_args &a, const space
         if (!J::KEEP)
             release(s.fixed_empty + slot.at);
     }
+    if (takes_turns<J>() && group == 0)
+        turn_wait(0); /* the last turn given */
 }
 #endif
 
@@ -201,7 +224,7 @@ struct forward_work {
 };
 
 template <class T, bool M> using forward_of_64 = job<T, forward_work, 64, 4, 64, 8, false, 2, true, M>;
-template <class T, bool M> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, false, 1, true, M>;
+template <class T, bool M> using forward_of_128 = job<T, forward_work, 128, 2, 128, 3, true, 1, true, M>;
 
 template <class T, bool MASKED> static by_status run_forward(cuda_exec *x, const attention_node &m)
 {

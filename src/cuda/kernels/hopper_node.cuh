@@ -178,20 +178,19 @@ template <class J> static by_status run_job(cuda_exec *x, const attention_node &
                        a);
 }
 
-/* Returns true if the build contains the kernels: for other targets their bodies are empty. */
-template <class J> static bool compiled()
+/* Returns true if the build contains a kernel: for other targets the bodies are empty. known: what an earlier
+ * call found, or 0. */
+static bool compiled(const void *kernel, int *known)
 {
 #ifdef BY_CUDA_EMULATE
-    return true;
+    (void)kernel;
+    *known = 1;
 #else
-    static int known;
     cudaFuncAttributes f;
-    if (!known)
-        known = cudaFuncGetAttributes(&f, (const void *)hopper_attention<J>) == cudaSuccess && f.numRegs > 64
-                    ? 1
-                    : -1;
-    return known > 0;
+    if (!*known)
+        *known = cudaFuncGetAttributes(&f, kernel) == cudaSuccess && f.numRegs > 64 ? 1 : -1;
 #endif
+    return *known > 0;
 }
 
 static bool aligned(const by_tensor *t)
@@ -199,8 +198,8 @@ static bool aligned(const by_tensor *t)
     return !t || (uintptr_t)t->data % 16 == 0;
 }
 
-/* For nodes without a pattern; with one, hopper_views.cuh also has a say. */
-template <class J> static bool takes(const cuda_context *c, const gr_node *n, bool pattern = false)
+/* Returns true if the jobs cover a node without a pattern; with one, hopper_views.cuh also has a say. */
+static bool covers(const cuda_context *c, const gr_node *n, bool pattern)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const by_tensor *q = n->in[0];
@@ -225,7 +224,12 @@ template <class J> static bool takes(const cuda_context *c, const gr_node *n, bo
     for (int i = 0; i < n->n_out; i++)
         if (!aligned(n->out[i]))
             return false;
-    return compiled<J>();
+    return true;
+}
+template <class J> static bool takes(const cuda_context *c, const gr_node *n, bool pattern = false)
+{
+    static int known;
+    return covers(c, n, pattern) && compiled((const void *)hopper_attention<J>, &known);
 }
 
 } // namespace

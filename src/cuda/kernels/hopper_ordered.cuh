@@ -16,9 +16,10 @@
 namespace
 {
 
-/* The configuration of a block: two warpgroups of keys and BLOCK queries in each of the STAGES. */
-template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int EARLY_ = D_ == 64, int PASSED_ = 2> struct ordered_job {
-    static constexpr int EARLY = EARLY_;
+/* The configuration of a block: two warpgroups of keys, and BLOCK queries in each of the STAGES. KEEP: the
+ * keys are in registers. SLOTS: number of tiles whose keys and values fit. PASSED: number of blocks whose ds
+ * fits. */
+template <class T_, int D_, int BLOCK_, int STAGES_, int SLOTS_, bool KEEP_, int PASSED_> struct ordered_job {
     typedef T_ T;
     enum : bool { TURNED = true, KEEP = KEEP_, MASKED = false, BANDED = false };
     static constexpr int D = D_, GROUPS = 2, BLOCK = BLOCK_, STAGES = STAGES_, SLOTS = SLOTS_;
@@ -148,15 +149,41 @@ static __device__ __forceinline__ void wait_for_turn(const part &d)
         __nanosleep(20);
 }
 
-/* For each block of queries: makes the space for the part free, or loads the sum of all others into it, if
- * this is the last one. Then waits until the warpgroups have used it, and adds it to the sum. */
+/* The last part is not added in memory: loads the sum of all others for the warpgroups, which store dq. */
+template <class J>
+static __device__ __forceinline__ void ordered_load(const ordered_space &s, const part &d, int parity)
+{
+    wait_for_turn(d);
+    if (d.before > 0) {
+        barrier_expect(s.sum_empty, J::SUM_BYTES);
+        load_bytes(s.sum, d.sum, J::SUM_BYTES, s.sum_empty);
+    } else {
+        barrier_arrive(s.sum_empty);
+    }
+    barrier_wait(s.sum_full, parity);
+}
+/* Adds the part that the warpgroups have written. more: another one follows that is added. */
+template <class J>
+static __device__ __forceinline__ void ordered_store(const ordered_space &s, const part &d, int parity,
+                                                     bool more)
+{
+    const uint64_t keep = keep_in_cache();
+    barrier_wait(s.sum_full, parity);
+    wait_for_turn(d);
+    if (d.before > 0)
+        add_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
+    else
+        store_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
+    bytes_read();
+    if (more)
+        barrier_arrive(s.sum_empty);
+    bytes_wait();
+}
 template <class J>
 static __device__ __forceinline__ void ordered_add(const hopper_args &a, const ordered_space &s)
 {
     ring slot = {0, 0};
     int parity = 0;
-    bool free = false;
-    const uint64_t keep = keep_in_cache();
     for (;; step<J::SLOTS>(slot)) {
         barrier_wait(s.fixed_full + slot.at, slot.parity);
         const int unit = *(volatile int *)(s.unit + slot.at);
@@ -164,33 +191,15 @@ static __device__ __forceinline__ void ordered_add(const hopper_args &a, const o
             return;
         barrier_arrive(s.fixed_empty + slot.at);
         const ordered_tile w = ordered_tile_of(a, unit);
+        if (w.tile > 0)
+            barrier_arrive(s.sum_empty);
         for (passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS); p.left > 0; parity ^= 1) {
             next_block<J>(a, p);
             const part d = part_of<J>(a, w, p);
-            if (w.tile == 0) {
-                wait_for_turn(d);
-                if (d.before > 0) {
-                    barrier_expect(s.sum_empty, J::SUM_BYTES);
-                    load_bytes(s.sum, d.sum, J::SUM_BYTES, s.sum_empty);
-                } else {
-                    barrier_arrive(s.sum_empty);
-                }
-                barrier_wait(s.sum_full, parity);
-            } else {
-                if (!free)
-                    barrier_arrive(s.sum_empty);
-                barrier_wait(s.sum_full, parity);
-                wait_for_turn(d);
-                if (d.before > 0)
-                    add_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
-                else
-                    store_bytes(d.sum, s.sum, J::SUM_BYTES, keep);
-                bytes_read();
-                free = p.left > 0;
-                if (free)
-                    barrier_arrive(s.sum_empty);
-                bytes_wait();
-            }
+            if (w.tile == 0)
+                ordered_load<J>(s, d, parity);
+            else
+                ordered_store<J>(s, d, parity, p.left > 0);
             count_set(d.count, d.target + 1);
         }
     }
@@ -227,33 +236,19 @@ static __device__ __forceinline__ void ordered_through(const float (&p)[J::BLOCK
     }
 }
 
-template <class J>
-static __device__ __forceinline__ void ordered_through_words(const uint32_t (&p)[J::BLOCK / 16][4],
-                                                             float (&dp)[J::BLOCK / 2], const float2 *stats)
-{
-    const int c = threadIdx.x % 4;
-    BY_UNROLL
-    for (int j = 0; j < J::BLOCK / 8; j++) {
-        const float4 two = *(const float4 *)(stats + 8 * j + 2 * c);
-        BY_UNROLL
-        for (int i = 4 * j; i < 4 * j + 4; i++) {
-            const uint32_t word = p[i / 8][i / 2 % 4];
-            const float w = to_float(typename J::T{(uint16_t)(word >> (i % 2 * 16))});
-            dp[i] = w * (dp[i] - (i % 2 ? two.w : two.y));
-        }
-    }
-}
-
 /* Writes ds (64 keys, BLOCK queries) of this warpgroup for both: as (128 keys, 64 queries), once or twice. */
 template <class J>
-static __device__ __forceinline__ void ordered_pass(unsigned char *to, int group,
+static __device__ __forceinline__ void ordered_pass(const ordered_space &s, const ring &passed, int group,
                                                     const uint32_t (&ds)[J::BLOCK / 16][4])
 {
     const int lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane % 16;
+    unsigned char *to = s.passed + passed.at * J::PASSED_BYTES;
+    barrier_wait(s.passed_empty + passed.at, passed.parity ^ 1);
     BY_UNROLL
     for (int k = 0; k < J::BLOCK / 16; k++)
         stmatrix4(to + k / 4 * (J::ROWS * TILE_ROW) + piece_at(row, k % 4 * 2 + lane / 16), ds[k]);
     written_fence();
+    release(s.passed_full + passed.at);
 }
 
 /* d (64 queries, 64) = ds transposed, (64, 128 keys), times the keys */
@@ -272,8 +267,6 @@ static __device__ __forceinline__ void ordered_hand_over(const hopper_args &a, c
                                                          const ordered_tile &w, const passage &p, int group,
                                                          float (&dq)[1][32])
 {
-    if (J::PASSED == 1)
-        release(s.passed_empty);
     float4 *at = (float4 *)s.sum + group * (8 * WARPGROUP) + threadIdx.x % WARPGROUP;
     if (w.tile > 0) {
         BY_UNROLL
@@ -308,171 +301,123 @@ template <class J> static __device__ __forceinline__ uint32_t ordered_at(const o
     return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
 }
 
-/* One tile of keys. The next scores are computed while dq is handed over, the next dp during the softmax. */
+/* What a warpgroup has in registers. */
+template <class J> struct ordered_work {
+    operand<J> k;
+    operand<J, false> v;
+    float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32], dq[1][32];
+    uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
+};
+
+/* The scores have been committed, and dp after them: to weights and ds. */
+template <class J>
+static __device__ __forceinline__ void ordered_softmax(const hopper_args &a, ordered_work<J> &o,
+                                                       const float2 *stats, int row0, int block,
+                                                       const int (&first)[2])
+{
+    wgmma_wait<1>();
+    hold(o.score);
+    if (is_cut_turned<J>(a, row0, block))
+        hide_queries<J::BLOCK>(o.score, block * J::BLOCK + 2 * (threadIdx.x % 4), first);
+    ordered_weights<J>(a, o.score, stats);
+    hold(o.score);
+    wgmma_wait<0>();
+    hold(o.dp);
+    ordered_through<J>(o.score, o.dp, stats);
+    to_operand<typename J::T, J::BLOCK>(o.weights, o.score);
+    to_operand<typename J::T, J::BLOCK>(o.ds, o.dp);
+    hold(o.weights);
+    hold(o.ds);
+}
+
+/* One tile of keys. dv and dk need nothing from the other warpgroup: while they are computed, its ds arrives.
+ * The next scores are computed while dq is handed over. All waits in loops come before the product whose
+ * result is read next: the compiler does not follow products across a loop. */
 template <class J>
 static __device__ __forceinline__ void ordered_tile_grad(const hopper_args &a, const ordered_space &s,
                                                          const ordered_tile &w, const unsigned char *fixed,
                                                          int group, ring &r, ring &passed, int &parity)
 {
-    typedef typename J::T T;
-    const int lane = threadIdx.x % 32, c = lane % 4, b = w.head / a.kv_heads, h = w.head % a.kv_heads;
-    const int row0 = w.tile * J::ROWS + 64 * group, row = row0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int row0 = w.tile * J::ROWS + 64 * group;
+    const int row = row0 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     /* The tile of ds and the columns of the keys that make this warpgroup's part of dq. */
     const int ds_at = group % J::HALVES * (J::ROWS * TILE_ROW);
-    const uint32_t keys =
-        operand_place(shared_address(fixed)) + group % J::PARTS * (J::ROWS * TILE_ROW) / 16;
-    operand<J> k;
-    operand<J, false> v;
-    float score[J::BLOCK / 2], dp[J::BLOCK / 2], dk[J::PARTS][32], dv[J::PARTS][32], dq[1][32];
-    uint32_t weights[J::BLOCK / 16][4], ds[J::BLOCK / 16][4];
+    const uint32_t keys = operand_place(shared_address(fixed)) + group % J::PARTS * (J::ROWS * TILE_ROW) / 16;
+    enum { DY = J::MOVING_BYTES / 16 };
+    ordered_work<J> o;
     int first[2];
-    bool add = false;
-    first_queries<J>(a, b, row, first);
-    take_operand(k, fixed, group);
-    take_operand(v, fixed + J::FIXED_BYTES, group);
+    bool add = false, more = true;
+    first_queries<J>(a, 0, row, first);
+    take_operand(o.k, fixed, group);
+    take_operand(o.v, fixed + J::FIXED_BYTES, group);
     passage p = passage_of<J>(a, w.tile * J::ROWS, J::ROWS);
     next_block<J>(a, p);
     barrier_wait(s.full + r.at, r.parity);
     uint32_t queries = ordered_at<J>(s, r.at);
     wgmma_fence();
-    scores(score, k, queries);
+    scores(o.score, o.k, queries);
     wgmma_commit();
-    scores(dp, v, queries + J::MOVING_BYTES / 16);
+    scores(o.dp, o.v, queries + DY);
     wgmma_commit();
-    for (;;) {
-        const int stage = r.at;
-        const float2 *stats = (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
-        unsigned char *pass = s.passed + passed.at * J::PASSED_BYTES;
+    for (;; add = true) {
+        const int stage = r.at, pass = passed.at;
         const passage here = p;
-        wgmma_wait<1>();
-        hold(score);
-        if (is_cut_turned<J>(a, row0, p.block))
-            hide_queries<J::BLOCK>(score, p.block * J::BLOCK + 2 * c, first);
-        ordered_weights<J>(a, score, stats);
-        hold(score);
-        if (J::EARLY >= 4) {
-            to_operand<T, J::BLOCK>(weights, score);
-            hold(weights);
-            wgmma_fence();
-            add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
-            wgmma_commit();
-            wgmma_wait<1>();
-            hold(dp);
-            if (J::EARLY == 5)
-                ordered_through_words<J>(weights, dp, stats);
-            else
-                ordered_through<J>(score, dp, stats);
-            to_operand<T, J::BLOCK>(ds, dp);
-            hold(ds);
-        } else {
-            wgmma_wait<0>();
-            hold(dp);
-            ordered_through<J>(score, dp, stats);
-            to_operand<T, J::BLOCK>(weights, score);
-            to_operand<T, J::BLOCK>(ds, dp);
-            hold(weights);
-            hold(ds);
-            wgmma_fence();
-            add_rows<J>(dv, weights, queries + J::MOVING_BYTES / 16, add);
-            wgmma_commit();
-        }
-        if (J::PASSED == 1)
-            barrier_wait(s.passed_empty + passed.at, passed.parity ^ 1);
-        ordered_pass<J>(pass, group, ds);
-        release(s.passed_full + passed.at);
-        if (J::EARLY >= 3) {
-            if (J::EARLY >= 4)
-                wgmma_fence();
-            add_rows<J>(dk, ds, queries, add);
-            wgmma_commit();
-        }
-        barrier_wait(s.passed_full + passed.at, passed.parity);
+        const float2 *stats = (const float2 *)(s.stages + stage * J::STAGE_BYTES + 2 * J::MOVING_BYTES);
+        ordered_softmax<J>(a, o, stats, row0, p.block, first);
+        wgmma_fence();
+        add_rows<J>(o.dv, o.weights, queries + DY, add);
+        wgmma_commit();
+        ordered_pass<J>(s, passed, group, o.ds);
+        add_rows<J>(o.dk, o.ds, queries, add);
+        wgmma_commit();
+        barrier_wait(s.passed_full + pass, passed.parity);
         step<J::PASSED>(passed);
-        /* All waits in loops come before the products: the compiler does not follow those across a loop. */
         barrier_wait(s.sum_empty, parity);
         parity ^= 1;
         step<J::STAGES>(r);
-        const bool more = p.left > 0;
+        more = p.left > 0;
         if (more) {
             next_block<J>(a, p);
             barrier_wait(s.full + r.at, r.parity);
         }
-        const uint32_t dsq = operand_place(shared_address(pass) + ds_at);
-        if (!more) {
+        const uint32_t ds = operand_place(shared_address(s.passed + pass * J::PASSED_BYTES) + ds_at);
+        if (!more) { /* a branch between products would make the compiler wait for each of them */
             wgmma_fence();
-            ordered_multiply<J>(dq[0], dsq, keys);
-            if (J::EARLY < 3)
-                add_rows<J>(dk, ds, queries, add);
+            ordered_multiply<J>(o.dq[0], ds, keys);
             wgmma_commit();
             wgmma_wait<0>();
-            hold_parts(dq);
-            hold_parts(dk);
-            hold_parts(dv);
-            ordered_hand_over<J>(a, s, w, here, group, dq);
+            hold_parts(o.dv);
+            hold_parts(o.dk);
+            hold_parts(o.dq);
+            release(s.passed_empty + pass);
             release(s.empty + stage);
+            ordered_hand_over<J>(a, s, w, here, group, o.dq);
             break;
         }
-        const uint32_t next = ordered_at<J>(s, r.at);
+        queries = ordered_at<J>(s, r.at);
         wgmma_fence();
-        ordered_multiply<J>(dq[0], dsq, keys);
+        ordered_multiply<J>(o.dq[0], ds, keys);
         wgmma_commit();
-        if (J::EARLY < 3) {
-            add_rows<J>(dk, ds, queries, add);
-            wgmma_commit();
-        }
-        if (J::EARLY >= 3) {
-            wgmma_wait<1>(); /* weights and ds are free */
-            hold_parts(dv);
-            hold_parts(dk);
-            release(s.empty + stage);
-            wgmma_fence();
-            scores(score, k, next);
-            wgmma_commit();
-            wgmma_wait<1>();
-            hold_parts(dq);
-            ordered_hand_over<J>(a, s, w, here, group, dq);
-        } else if (J::EARLY == 1) {
-            wgmma_wait<2>(); /* the weights are free */
-            hold_parts(dv);
-            wgmma_fence();
-            scores(score, k, next);
-            wgmma_commit();
-            wgmma_wait<2>();
-            hold_parts(dq);
-            ordered_hand_over<J>(a, s, w, here, group, dq);
-            wgmma_wait<1>();
-            hold_parts(dk);
-        } else {
-            wgmma_wait<1>();
-            hold_parts(dv);
-            hold_parts(dq);
-            ordered_hand_over<J>(a, s, w, here, group, dq);
-            if (J::EARLY == 2) {
-                wgmma_fence();
-                scores(score, k, next);
-                wgmma_commit();
-                wgmma_wait<1>();
-                hold_parts(dk);
-            } else {
-                wgmma_wait<0>();
-                hold_parts(dk);
-                wgmma_fence();
-                scores(score, k, next);
-                wgmma_commit();
-            }
-        }
-        if (J::EARLY < 3)
-            release(s.empty + stage);
+        wgmma_wait<1>(); /* weights and ds are free */
+        hold_parts(o.dv);
+        hold_parts(o.dk);
+        release(s.empty + stage);
         wgmma_fence();
-        scores(dp, v, next + J::MOVING_BYTES / 16);
+        scores(o.score, o.k, queries);
         wgmma_commit();
-        queries = next;
-        add = true;
+        wgmma_wait<1>();
+        hold_parts(o.dq);
+        release(s.passed_empty + pass);
+        ordered_hand_over<J>(a, s, w, here, group, o.dq);
+        wgmma_fence();
+        scores(o.dp, o.v, queries + DY);
+        wgmma_commit();
     }
+    const int b = w.head / a.kv_heads, h = w.head % a.kv_heads;
     if (a.out[0].at)
-        store_rows<T>(a.out[0], b, h, row, a.keys, dk, a.scale, a.scale);
+        store_rows<typename J::T>(a.out[0], b, h, row, a.keys, o.dk, a.scale, a.scale);
     if (a.out[1].at)
-        store_rows<T>(a.out[1], b, h, row, a.keys, dv, 1, 1);
+        store_rows<typename J::T>(a.out[1], b, h, row, a.keys, o.dv, 1, 1);
 }
 
 template <class J>

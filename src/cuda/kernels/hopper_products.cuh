@@ -66,12 +66,13 @@ static __device__ __forceinline__ void add_rows(float (&d)[J::PARTS][32],
                                                 const uint32_t (&p)[J::BLOCK / 16][4], uint32_t b, bool add)
 {
     BY_UNROLL
-    for (int part = 0; part < J::PARTS; part++) {
-        BY_UNROLL
-        for (int k = 0; k < J::BLOCK / 16; k++)
-            wgmma<typename J::T, 64, true>(d[part], p[k],
-                                           operand_at(b, part * (J::BLOCK * TILE_ROW) + k * (16 * TILE_ROW)),
-                                           add || k > 0);
+    for (int k = 0; k < J::BLOCK / 16; k++) {
+        if constexpr (J::PARTS == 1)
+            wgmma<typename J::T, 64, true>(d[0], p[k], operand_at(b, k * (16 * TILE_ROW)), add || k > 0);
+        else
+            wgmma<typename J::T, 128, true>(reinterpret_cast<float(&)[64]>(d), p[k],
+                                            operand_pair(b, k * (16 * TILE_ROW), J::BLOCK * TILE_ROW),
+                                            add || k > 0);
     }
 }
 

@@ -10,7 +10,7 @@
  * wgmma<T, N, TURNED>: d (64, N) f32 [+]= a (64, 16) b (16, N). Warp w of the four has rows 16w ... 16w + 15;
  * within it d and a lie as in mma16816 (mma.cuh), d[4j ... 4j + 3] being columns 8j ... 8j + 7. a is in
  * registers, or in shared memory as rows (64, k), or A_TURNED as rows (k, 64). b is in shared memory: as rows
- * (N, k), or TURNED as rows (k, N), where N is 64. It runs on its own: between the first and wgmma_wait
+ * (N, k), or TURNED as rows (k, N), where N is 64, or 128 in two tiles: see operand_pair. It runs on its own: between the first and wgmma_wait
  * neither registers nor tiles may be touched. */
 #ifndef BY_CUDA_KERNELS_WGMMA_CUH
 #define BY_CUDA_KERNELS_WGMMA_CUH
@@ -44,6 +44,11 @@ static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 static __device__ __forceinline__ uint64_t operand_at(uint32_t place, int bytes)
 {
     return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | (place + (uint32_t)(bytes / 16));
+}
+/* The same for TURNED rows (k, 128), whose second 64 columns lie `apart` bytes after the first. */
+static __device__ __forceinline__ uint64_t operand_pair(uint32_t place, int bytes, int apart)
+{
+    return operand_at((place & 0xffff) | (uint32_t)(apart / 16) << 16, bytes);
 }
 
 /* The offset of the 16-byte piece of a row in a tile. */
@@ -251,6 +256,16 @@ template <int N> static __device__ __forceinline__ void hold(uint32_t (&a)[N][4]
     BY_UNROLL
     for (int i = 0; i < 4 * N; i++)
         asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
+}
+
+/* Two warpgroups that alternate: each waits for its turn, and gives the other its own. */
+static __device__ __forceinline__ void turn_wait(int group)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(2 * WARPGROUP) : "memory");
+}
+static __device__ __forceinline__ void turn_give(int group)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + group), "n"(2 * WARPGROUP) : "memory");
 }
 
 /* Sets the registers per thread, from here on, for the warpgroup. */

@@ -245,6 +245,13 @@ template <int N> static inline void hold(float (&)[N])
 template <int N> static inline void hold(uint32_t (&)[N][4])
 {
 }
+/* Nothing but speed depends on turns. */
+static inline void turn_wait(int)
+{
+}
+static inline void turn_give(int)
+{
+}
 template <int COUNT> static inline void registers_up()
 {
 }
