@@ -327,15 +327,17 @@ typedef struct by_chunked_spec {
     int heads;
     int chunk;         /* C, rows of a chunk */
     int before, after; /* chunks that a row sees besides its own */
-    int64_t length;    /* rows of a round with those that are missing at its end: N C, T or more; 0: T, rounded up */
-    bool causal;       /* keys at later rows than the query's are masked, */
-    bool avoid_self;   /* and the query's own row unless everything else is */
-    float scale;       /* 0: 1/sqrt(D) */
-    float dropout;     /* on the weights, in training */
+    int64_t
+        length; /* rows of a round with those that are missing at its end: N C, T or more; 0: T, rounded up */
+    bool causal;     /* keys at later rows than the query's are masked, */
+    bool avoid_self; /* and the query's own row unless everything else is */
+    float scale;     /* 0: 1/sqrt(D) */
+    float dropout;   /* on the weights, in training */
     /* Tensors, each NULL for none. */
     by_tensor *order;    /* (B, H, R, T) i32: the rows, each once in a round; NULL: one round, as they are */
     by_tensor *key_mask; /* (B, T) i32, 0 masks a key. A row that sees nothing gives the mean of its chunks */
-    by_tensor **weights; /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C),
+    by_tensor *
+        *weights; /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C),
                             in sorted order, 0 for rows that are missing */
 } by_chunked_spec;
 BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,

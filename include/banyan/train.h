@@ -70,7 +70,7 @@ typedef struct by_trainer_spec {
     void *loss_user;
     bool many_shapes; /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
-    bool streams; /* every micro-batch of a step has its own stream */
+    bool streams;     /* every micro-batch of a step has its own stream */
 } by_trainer_spec;
 
 /* The model must have been made for training; it is borrowed. NULL on failure. */
@@ -124,7 +124,8 @@ BY_API by_status by_trainer_time(by_trainer *t, const by_batch *like, by_trace_f
 typedef struct by_objective_choice {
     const char *name; /* "lm", "mlm", "nsp", "sop", "clm", "tlm", "translate", "spans", "infill", "fim",
                          "plm"; NULL: the family's own */
-    double mask_share; /* of tokens to mask; 0: 0.15, for "infill" 0.3; for "plm" 1/6; for "fim", of documents: 0.5 */
+    double
+        mask_share; /* of tokens to mask; 0: 0.15, for "infill" 0.3; for "plm" 1/6; for "fim", of documents: 0.5 */
     double mask_span;  /* mean length of the spans that "spans" and "infill" cut out; 0: 3 */
     bool suffix_first; /* "fim": suffix, prefix, middle */
     int mask_copies;   /* 1: the same masks in every epoch; n: n versions in turn; -1: new ones every epoch */

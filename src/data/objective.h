@@ -80,7 +80,7 @@ typedef struct data_samples {
     /* NULL if the objective does not have them. */
     int32_t *segments, *positions, *mask, *pick, *second, *scratch;
     int32_t *order, *reversed; /* DATA_OBJECTIVE_PLM: of prediction, by token; by row */
-    int source_seq; /* length of the source */
+    int source_seq;            /* length of the source */
     int32_t *source, *source_mask;
     struct data_shape {
         int rows, seq, source_seq;

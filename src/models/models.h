@@ -177,10 +177,10 @@ typedef struct arch_family {
     bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
                          the one before: not supported */
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
-    bool pads_left;       /* padding stands before a text, and the special token of the whole text after it */
-    bool no_cache;        /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
-    bool rereads;         /* tokens see later ones, also in a language model: nothing can be cached */
-    int segments;         /* that a text may have, where no key says it; 0: as the keys say */
+    bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
+    bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
+    bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
+    int segments;     /* that a text may have, where no key says it; 0: as the keys say */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
     const arch_derived *derived; /* NULL: none */

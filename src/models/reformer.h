@@ -30,7 +30,7 @@ typedef struct arch_reformer_layer {
     by_tensor *rotations; /* (H, D, R, S), NULL: drawn here */
     by_tensor **weights;  /* where the attention weights go, NULL: nowhere */
     by_tensor *order;     /* (B, H, R, T): the order of the forward pass, for the backward pass */
-    bool kept; /* for tests: everything is kept, and the gradient is that of the ops */
+    bool kept;            /* for tests: everything is kept, and the gradient is that of the ops */
 } arch_reformer_layer;
 
 /* The length that fills whole chunks of every kind of layer. */

@@ -24,7 +24,8 @@ MERGE(1)
 MERGE(2)
 MERGE(3)
 MERGE(4)
-MERGE(5) MERGE(6) MERGE(7) MERGE(8) MERGE(9) MERGE(10)
+MERGE(5)
+MERGE(6) MERGE(7) MERGE(8) MERGE(9) MERGE(10)
 
     typedef void (*merge_fn)(void *, const void *);
 static const merge_fn merges[BY_NGRAM_MAX_ORDER] = {merge_1, merge_2, merge_3, merge_4, merge_5,

@@ -397,10 +397,11 @@ static void describe(const tuning *t)
         "%s: %.2f M parameters, %.2f M of them learn; %d examples in %d rows, %d for evaluation; %lld "
         "steps of %d rows, evaluated every %lld; memory %.1f MiB of parameters, %.1f "
         "MiB of gradients and optimiser for those that learn, %.1f MiB of activations",
-        by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6, t->train.examples.count,
-        t->train.rows.count, t->has_eval ? t->eval.examples.count : 0, (long long)t->spec.steps,
-        t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every, (double)values / 1048576.0,
-        (double)(r->state_bytes - values) / 1048576.0, (double)r->activation_bytes / 1048576.0);
+        by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
+        t->train.examples.count, t->train.rows.count, t->has_eval ? t->eval.examples.count : 0,
+        (long long)t->spec.steps, t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every,
+        (double)values / 1048576.0, (double)(r->state_bytes - values) / 1048576.0,
+        (double)r->activation_bytes / 1048576.0);
     train_loop_announce(&t->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
 }

@@ -12,7 +12,8 @@ typedef struct train_run {
     char *languages; /* their names, with commas between them; NULL: none */
     by_model *model;
     by_trainer *trainer;
-    by_stream **streams; /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
+    by_stream *
+        *streams; /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
     data_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
     train_loop loop;
     by_run_result *result;
