@@ -6,30 +6,14 @@
 #include "text/tokenizer.h"
 
 /* A record: `order` words, then the count as two u32. */
-static void merge(void *into, const void *from, int order)
+static void merge(void *into, const void *from, int words)
 {
     uint64_t a, b;
-    memcpy(&a, (char *)into + 4 * order, 8);
-    memcpy(&b, (const char *)from + 4 * order, 8);
+    memcpy(&a, (char *)into + 4 * words, 8);
+    memcpy(&b, (const char *)from + 4 * words, 8);
     a += b;
     memcpy((char *)into + 4 * order, &a, 8);
 }
-
-#define MERGE(n)                                        \
-    static void merge_##n(void *into, const void *from) \
-    {                                                   \
-        merge(into, from, n);                           \
-    }
-MERGE(1)
-MERGE(2)
-MERGE(3)
-MERGE(4)
-MERGE(5)
-MERGE(6) MERGE(7) MERGE(8) MERGE(9) MERGE(10)
-
-    typedef void (*merge_fn)(void *, const void *);
-static const merge_fn merges[BY_NGRAM_MAX_ORDER] = {merge_1, merge_2, merge_3, merge_4, merge_5,
-                                                    merge_6, merge_7, merge_8, merge_9, merge_10};
 
 typedef struct corpus {
     ngram_job *job;
@@ -131,7 +115,7 @@ by_status ngram_count(ngram_job *j, const char *const *files, int count, const b
                                                       .record = 4 * (size_t)j->order + 8,
                                                       .budget = j->budget,
                                                       .threads = j->threads,
-                                                      .merge = merges[j->order - 1],
+                                                      .merge = merge,
                                                       .dir = j->dir});
     by_status s = j->counts ? BY_OK : base_error_status();
     for (int i = 0; i < count && s == BY_OK; i++)

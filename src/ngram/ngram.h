@@ -34,8 +34,8 @@ typedef struct ngram_sorter_spec {
     size_t record; /* bytes; a multiple of 4 */
     size_t budget; /* bytes of memory */
     int threads;
-    void (*merge)(void *into, const void *from);
-    const char *dir; /* for runs */
+    void (*merge)(void *into, const void *from, int words); /* NULL: equal records stay apart */
+    const char *dir;                                        /* for runs */
 } ngram_sorter_spec;
 ngram_sorter *ngram_sorter_new(const ngram_sorter_spec *spec);
 void ngram_sorter_free(ngram_sorter *s);

@@ -199,7 +199,7 @@ by_status ngram_sorter_next(ngram_sorter *s, const void **record)
     while (s->spec.merge && s->heap_size && compare(s, s->merged, s->runs[s->heap[0]].at) == 0) {
         char *other = s->merged + s->spec.record;
         BY_TRY(take(s, other));
-        s->spec.merge(s->merged, other);
+        s->spec.merge(s->merged, other, s->spec.words);
     }
     *record = s->merged;
     return BY_OK;
@@ -274,7 +274,7 @@ by_status ngram_sorter_count(ngram_sorter *s, const void *record)
     for (; s->slots[at]; at = (at + 1) & mask) {
         char *other = s->block + (s->slots[at] - 1) * s->spec.record;
         if (memcmp(other, record, (size_t)s->spec.words * 4) == 0) {
-            s->spec.merge(other, record);
+            s->spec.merge(other, record, s->spec.words);
             return BY_OK;
         }
     }
