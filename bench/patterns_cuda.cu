@@ -4,7 +4,7 @@
  *
  *   F="-O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -Itests -D_GNU_SOURCE -DBY_CUDA_HOPPER"
  *   cc -c -Isrc -Iinclude -D_GNU_SOURCE src/base/dtype.c
- *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_summaries}.cu dtype.o -o patterns_cuda
+ *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_views}.cu dtype.o -o patterns_cuda
  *   ./patterns_cuda [check | time | general] [DIM [HEADS [BATCH]]]
  *
  * `check` compares with the kernels of every card, `general` times these at 16k. Exit 1 when something is wrong. */
