@@ -5,14 +5,14 @@
 #include "ngram/ngram.h"
 #include "text/tokenizer.h"
 
-/* A record: `order` words, then the count as two u32. */
+/* A record: its words, then the count as two u32. */
 static void merge(void *into, const void *from, int words)
 {
     uint64_t a, b;
     memcpy(&a, (char *)into + 4 * words, 8);
     memcpy(&b, (const char *)from + 4 * words, 8);
     a += b;
-    memcpy((char *)into + 4 * order, &a, 8);
+    memcpy((char *)into + 4 * words, &a, 8);
 }
 
 typedef struct corpus {
