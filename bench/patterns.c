@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     printf("|---|---|---|---|---|---|---|\n");
     for (int64_t n = 2048; n <= longest; n *= 2) {
         const int root = (int)sqrt((double)n), lengths[] = {root, 128, 512, 1024};
-        const cost full = measure(n, &(by_pattern){BY_PATTERN_FULL});
+        const cost full = measure(n, &(by_pattern){.kind = BY_PATTERN_FULL});
         show(n, "full", 0, &full, &full);
         for (int i = 0; i < 4; i++) {
             const int l = lengths[i];
