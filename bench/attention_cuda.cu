@@ -106,7 +106,10 @@ static bool time_all()
                           {8, 12, 12, 1024, 1024, 64, true, true, BY_BF16, 0, 1},
                           {4, 16, 16, 4096, 4096, 64, true, true, BY_BF16, 0, 1},
                           {16, 16, 16, 1024, 1024, 64, false, true, BY_BF16, 0, 1},
-                          {16, 8, 8, 1024, 1024, 128, true, true, BY_BF16, 0, 1}};
+                          {16, 8, 8, 1024, 1024, 128, true, true, BY_BF16, 0, 1},
+                          {4, 12, 12, 16384, 16384, 64, true, true, BY_BF16, 0, 1},
+                          {4, 12, 12, 16384, 16384, 128, true, true, BY_BF16, 0, 1},
+                          {16, 12, 12, 4096, 4096, 128, true, true, BY_BF16, 0, 1}};
     bool good = true;
     for (const shape &s : list) {
         tensors m;
@@ -115,6 +118,9 @@ static bool time_all()
         time_one(m, "forward", 2, [&] { return cuda_hopper_attention(&m.exec, &m.forward); });
         time_one(m, "backward, two jobs", 5,
                  [&] { return cuda_hopper_attention_grad(&m.exec, &m.backward); });
+        if (s.causal)
+            time_one(m, "backward, in order", 5,
+                     [&] { return cuda_hopper_ordered_grad(&m.exec, &m.backward); });
         if (s.dim == 64) {
             time_one(m, "backward, whole heads", 5,
                      [&] { return cuda_hopper_whole_grad(&m.exec, &m.backward); });

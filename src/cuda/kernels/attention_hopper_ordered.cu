@@ -43,13 +43,12 @@ struct ordered_plan {
     int batch_heads, sum_heads, counters;
     size_t sum_bytes;
 };
-static ordered_plan ordered_plan_of(int heads, int group, int queries, int d, int block, int batch_heads,
-                                    int sum_heads = 5)
+static ordered_plan ordered_plan_of(int heads, int group, int queries, int d, int block, int batch_heads)
 {
     ordered_plan p;
     const int blocks = (queries + block - 1) / block;
     p.batch_heads = BY_MIN(batch_heads, heads);
-    p.sum_heads = BY_MIN(sum_heads * p.batch_heads, heads);
+    p.sum_heads = BY_MIN(BY_MAX(8, 4 * p.batch_heads), heads);
     p.counters = round_up(1 + p.sum_heads * group * blocks, 64);
     p.sum_bytes = (size_t)p.sum_heads * (size_t)(group * blocks) * (size_t)(block * d) * sizeof(float);
     return p;
@@ -96,13 +95,12 @@ template <class J> static by_status run_plan(cuda_exec *x, const attention_node 
 template <class T> using ordered_of_64 = ordered_job<T, 64, 128, 2, 2, true, 1>;
 template <class T> using ordered_of_128 = ordered_job<T, 128, 64, 2, 1, false, 2>;
 
-template <class J>
-static by_status ordered_grad_by(cuda_exec *x, gr_node *n, int batch_heads, int sum_heads = 5)
+template <class J> static by_status ordered_grad_by(cuda_exec *x, gr_node *n, int batch_heads)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;
     const ordered_plan plan =
         ordered_plan_of((int)n->in[0]->dim[0] * at->spec.kv_heads, at->spec.heads / at->spec.kv_heads,
-                        (int)n->in[0]->dim[1], J::D, J::BLOCK, batch_heads, sum_heads);
+                        (int)n->in[0]->dim[1], J::D, J::BLOCK, batch_heads);
     const attention_node m = grad_node_of(x, n, plan.sum_bytes + (size_t)plan.counters * sizeof(int));
     return run_plan<J>(x, m, plan);
 }
