@@ -1228,7 +1228,7 @@ static const attention_case attentions[] = {
      .pattern = {FIXED, .length = 11, .after = 2, .part = 3}},
     {2, 70, 130, 2, 2, 16, BY_MASK_CAUSAL, SOME_HIDDEN, 0, .bias = BIAS_ALL, .entries = 130,
      .zero = 129}, /* distances of a segment and its memory */
-    {4, 260, 0, 8, 2, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false}, /* many tiles of keys */
+    {11, 130, 0, 8, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false}, /* many heads and long groups */
     {1, 1, 1, 2, 2, 4, BY_MASK_NONE, ALL_SEEN, 0,
      .weights = false}, /* the weight is 1, its gradient 0: last, see below */
 };

@@ -116,8 +116,8 @@ template <class J> static by_status run_ordered(cuda_exec *x, gr_node *n)
 } // namespace
 
 /* 5 products are faster than the 7 of two jobs, if the thread blocks have several tiles each, since the longest
- * come last, and tiles are long enough. Measured on an H200: 8.1 ms against 10.0 for 48 heads of 64 and 16,384
- * queries, 2.2 against 2.5 for 192 of 4,096, but 0.80 against 0.83 for 768 of 1,024, where whole heads take
+ * come last, and tiles are long enough. Measured on an H200: 7.2 ms against 10.3 for 48 heads of 64 and 16,384
+ * queries, 2.0 against 2.5 for 192 of 4,096, but 0.77 against 0.83 for 768 of 1,024, where whole heads take
  * 0.75 to 0.80. */
 bool cuda_hopper_ordered_grad_takes(const cuda_context *c, const gr_node *n)
 {
