@@ -390,6 +390,41 @@ static void close_evaluation(evaluation *e)
     base_free(e->dir);
 }
 
+/* Why the options do not go together, or NULL. */
+static const char *conflict(const eval_options *o, const cli_args *args)
+{
+    const by_continuous_cache *cache = &o->windows.cache;
+    const bool numbers = cli_given(args, &cache->theta) || cli_given(args, &cache->lambda);
+    if (cache->size && !o->tune && !(cache->lambda > 0))
+        return "--cache-size needs --tune-cache, or --cache-theta and --cache-lambda";
+    if (!cache->size && !o->tune && (numbers || cache->per_document))
+        return "--cache-theta, --cache-lambda and --cache-per-document need --cache-size";
+    if (o->tune && numbers)
+        return "--tune-cache chooses --cache-theta and --cache-lambda; they cannot be given as well";
+    if (strcmp(o->way, "segment") != 0 && (o->windows.stride || o->windows.bins))
+        return "--evaluate sliding and both move a window by one token: they do not go with --stride and "
+               "--by-position";
+    return NULL;
+}
+
+/* Whether options are given that only the perplexity of a language model has. */
+static bool wants_perplexity(const eval_options *o)
+{
+    return o->windows.cache.size || o->tune || o->memory >= 0 || o->windows.bins || o->windows.max_tokens ||
+           strcmp(o->way, "segment") != 0;
+}
+
+static int evaluate(evaluation *e, const char *model)
+{
+    const bool texts = by_model_task(e->model) == BY_TASK_SEQ2SEQ;
+    if (!texts && strcmp(task_of(e), "lm") == 0)
+        return evaluate_perplexity(e, model);
+    if (wants_perplexity(&e->o))
+        return cli_usage_fail("--max-tokens, --memory, --evaluate, --by-position and the continuous cache "
+                              "are for language models");
+    return texts ? evaluate_texts(e, model) : evaluate_task(e, model);
+}
+
 static int run(int argc, char **argv)
 {
     evaluation e = {0};
@@ -401,8 +436,8 @@ static int run(int argc, char **argv)
         code = cli_usage_fail("no data: give --data FILE, or files after the model");
     } else if (e.o.data.count && args.count > 1) {
         code = cli_usage_fail("data is given twice: choose one of --data and files after the model");
-    } else if (e.o.windows.cache.size && !e.o.tune && !(e.o.windows.cache.lambda > 0)) {
-        code = cli_usage_fail("--cache-size needs --tune-cache, or --cache-theta and --cache-lambda");
+    } else if (conflict(&e.o, &args)) {
+        code = cli_usage_fail("%s", conflict(&e.o, &args));
     } else {
         cli_list given = e.o.data;
         if (!given.count) { /* positionals are as good */
@@ -412,12 +447,8 @@ static int run(int argc, char **argv)
         cli_interrupt_install();
         if (open_model(&e, args.items[0]) != BY_OK || recall_columns(&e, args.items[0]) != BY_OK)
             code = cli_fail(NULL);
-        else if (by_model_task(e.model) == BY_TASK_SEQ2SEQ)
-            code = evaluate_texts(&e, args.items[0]);
-        else if (strcmp(task_of(&e), "lm") != 0)
-            code = evaluate_task(&e, args.items[0]);
         else
-            code = evaluate_perplexity(&e, args.items[0]);
+            code = evaluate(&e, args.items[0]);
         e.o.data = given;
     }
     close_evaluation(&e);

@@ -673,6 +673,9 @@ static int generate_run(int argc, char **argv)
         code =
             cli_usage_fail("--cache-size needs --cache-theta and --cache-lambda: `banyan eval --tune-cache` "
                            "chooses them");
+    else if (!j.o.cache.size && (cli_given(&args, &j.o.cache.theta) || cli_given(&args, &j.o.cache.lambda) ||
+                                 j.o.cache.per_document))
+        code = cli_usage_fail("--cache-theta, --cache-lambda and --cache-per-document need --cache-size");
     else if (j.o.ids && j.o.strategy.stop.count)
         code = cli_usage_fail("--stop matches text and cannot be combined with --ids");
     else
