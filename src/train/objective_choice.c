@@ -34,6 +34,10 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
     if (c->language_count &&
         (*out == DATA_OBJECTIVE_LM || *out == DATA_OBJECTIVE_NSP || *out == DATA_OBJECTIVE_SOP))
         return base_fail(BY_ERR_ARGUMENT, "the objective \"%s\" knows no languages", name);
+    if ((c->block || c->one_way) && *out != DATA_OBJECTIVE_PLM)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "permuted blocks and one-way reading are for the objective \"plm\", not \"%s\"",
+                         name);
     if (!a->classes[data_objective_task(*out)])
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for the objective \"%s\"; its own is \"%s\"",
                          a->title, name, a->objective ? a->objective : "lm");
