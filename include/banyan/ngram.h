@@ -52,8 +52,8 @@ typedef struct by_ngram_result {
 typedef struct by_ngram by_ngram; /* a model; any number of threads may query it */
 
 /* Estimates a model from text files, a sentence per line; compressed files and "-" are fine. Words are separated by white
- * space, or are the ids of a tokenizer's tokens. The model is written to `binary` and, unless NULL, to `arpa`, each replaced
- * atomically; a path that ends with .gz is compressed. result may be NULL. */
+ * space, or are the ids of a tokenizer's tokens. The model is written to `binary` and to `arpa`, unless NULL, each replaced
+ * atomically; an ARPA file whose name ends with .gz is compressed. result may be NULL. */
 BY_API by_status by_ngram_train(const char *const *files, int count, const by_tokenizer *t,
                                 const by_ngram_spec *spec, const char *binary, const char *arpa,
                                 by_ngram_result *result);

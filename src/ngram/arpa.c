@@ -66,8 +66,7 @@ static by_status read_counts(reader *r, char **line)
         int n, used = 0;
         long long count;
         BY_TRY(next_line(r, line));
-        if (sscanf(*line, "ngram %d = %lld%n", &n, &count, &used) < 2 &&
-            sscanf(*line, "ngram %d=%lld%n", &n, &count, &used) < 2)
+        if (sscanf(*line, "ngram %d = %lld%n", &n, &count, &used) < 2)
             break;
         if ((*line)[used] != '\0' || n != r->order + 1 || n > BY_NGRAM_MAX_ORDER || count < 0 ||
             count > (int64_t)1 << 40)
@@ -92,7 +91,7 @@ static bool read_number(const char *text, float *out)
     return end != text && *end == '\0' && !isnan(*out);
 }
 
-static by_status read_values(const reader *r, char *probability, char *weight, float *out)
+static by_status read_values(const reader *r, const char *probability, const char *weight, float *out)
 {
     out[1] = 0;
     if (!read_number(probability, &out[0]) || out[0] > 0)
@@ -116,7 +115,7 @@ static by_status read_unigram(reader *r, char *text)
     if (!*word || *next_field(&text))
         return bad(r, "a unigram has a probability, a word and perhaps a weight");
     BY_TRY(read_values(r, probability, weight, values));
-    if (strcmp(word, "<UNK>") == 0)
+    if (strcasecmp(word, "<unk>") == 0)
         word = "<unk>";
     BY_TRY(ngram_words_add(&r->words, word, strlen(word), &id));
     if (id >= NGRAM_SPECIAL && id < before)
@@ -232,6 +231,7 @@ typedef struct writer {
 #ifdef BY_HAVE_ZLIB
     gzFile packed;
 #endif
+    const char *path;
     char *temp;
     base_buf buffer;
 } writer;
@@ -253,9 +253,13 @@ static by_status flush(writer *w)
     return s;
 }
 
-static by_status open_writer(writer *w, const char *path)
+static by_status open_writer(writer *w)
 {
-    const bool packs = base_input_stem(path) != strlen(path);
+    const char *path = w->path;
+    const size_t stem = base_input_stem(path);
+    const bool packs = stem != strlen(path);
+    if (packs && strcmp(path + stem, ".gz") != 0)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s: ARPA files are written plain or as .gz", path);
 #ifdef BY_HAVE_ZLIB
     if (packs) {
         w->temp = base_sprintf("%s.tmp-%ld", path, (long)getpid());
@@ -269,14 +273,14 @@ static by_status open_writer(writer *w, const char *path)
     return base_writer_open(&w->plain, path);
 }
 
-static by_status close_writer(writer *w, const char *path, by_status s)
+static by_status close_writer(writer *w, by_status s)
 {
 #ifdef BY_HAVE_ZLIB
     if (w->packed) {
         if (gzclose(w->packed) != Z_OK && s == BY_OK)
-            s = base_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
+            s = base_fail(BY_ERR_IO, "%s: %s", w->path, strerror(errno));
         if (s == BY_OK)
-            s = base_rename(w->temp, path);
+            s = base_rename(w->temp, w->path);
         else
             unlink(w->temp);
     } else
@@ -315,8 +319,8 @@ static by_status write_order(writer *w, const ngram_words *words, ngram_spool *e
 
 by_status ngram_arpa_write(const char *path, const ngram_words *words, ngram_spool *entries, int order)
 {
-    writer w = {0};
-    by_status s = open_writer(&w, path);
+    writer w = {.path = path};
+    by_status s = open_writer(&w);
     if (s != BY_OK) {
         base_free(w.temp);
         return s;
@@ -330,5 +334,5 @@ by_status ngram_arpa_write(const char *path, const ngram_words *words, ngram_spo
     base_buf_puts(&w.buffer, "\\end\\\n");
     if (s == BY_OK)
         s = flush(&w);
-    return close_writer(&w, path, s);
+    return close_writer(&w, s);
 }

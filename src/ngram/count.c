@@ -6,7 +6,7 @@
 #include "text/tokenizer.h"
 
 /* A record: its words, then the count as two u32. */
-static void merge(void *into, const void *from, int words)
+static void add_counts(void *into, const void *from, int words)
 {
     uint64_t a, b;
     memcpy(&a, (char *)into + 4 * words, 8);
@@ -115,7 +115,7 @@ by_status ngram_count(ngram_job *j, const char *const *files, int count, const b
                                                       .record = 4 * (size_t)j->order + 8,
                                                       .budget = j->budget,
                                                       .threads = j->threads,
-                                                      .merge = merge,
+                                                      .merge = add_counts,
                                                       .dir = j->dir});
     by_status s = j->counts ? BY_OK : base_error_status();
     for (int i = 0; i < count && s == BY_OK; i++)

@@ -10,6 +10,10 @@ static by_status check(const by_ngram_spec *s)
     if (s->order < 0 || s->order > BY_NGRAM_MAX_ORDER)
         return base_fail(BY_ERR_ARGUMENT, "order %d is not possible; the highest is %d", s->order,
                          BY_NGRAM_MAX_ORDER);
+    if (s->smoothing < BY_SMOOTHING_KNESER_NEY || s->smoothing > BY_SMOOTHING_STUPID)
+        return base_fail(BY_ERR_ARGUMENT, "smoothing %d is not known", (int)s->smoothing);
+    if (s->prune_count < 0 || (s->prune_count && !s->prune))
+        return base_fail_missing("list of pruning thresholds");
     for (int i = 0; i < s->prune_count; i++) {
         if (s->prune[i] < 0 || (i && s->prune[i] < s->prune[i - 1]))
             return base_fail(BY_ERR_ARGUMENT, "pruning thresholds must not fall from order to order");
@@ -117,6 +121,9 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
     ngram_words words;
     if (!files || !spec)
         return base_fail_missing(files ? "by_ngram_spec" : "list of files");
+    for (int i = 0; i < count; i++)
+        if (!files[i])
+            return base_fail_missing("file");
     BY_TRY(check(spec));
     ngram_job j = {.spec = spec,
                    .result = result ? result : &unused,

@@ -143,6 +143,8 @@ const char *by_ngram_word(const by_ngram *m, int32_t id)
 
 int32_t by_ngram_find(const by_ngram *m, const char *word, size_t bytes)
 {
+    if (!m || (!word && bytes))
+        return NGRAM_UNK;
     const ngram_header *h = m->header;
     uint64_t at = base_hash(word, bytes, 0) % h->index_slots;
     for (; m->index[at]; at = at + 1 < h->index_slots ? at + 1 : 0) {
@@ -175,10 +177,13 @@ static float weight_of(const ngram_value *v)
 double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word, by_ngram_state *next,
                       int *matched)
 {
+    if (!m || !state)
+        return NAN;
     const ngram_header *h = m->header;
     const by_ngram_state from = *state;
     const int order = (int)h->order, keep = from.length + 1 < order ? from.length + 1 : order - 1;
-    const ngram_value *v = &m->unigrams[(uint32_t)word < h->words ? word : NGRAM_UNK];
+    word = (uint32_t)word < h->words ? word : NGRAM_UNK;
+    const ngram_value *v = &m->unigrams[word];
     uint64_t key = ngram_key(0, (uint32_t)word);
     by_ngram_state to = {.length = 0};
     float p = probability_of(v);
@@ -219,7 +224,7 @@ double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t wo
 
 bool by_ngram_entry(const by_ngram *m, const int32_t *words, int count, double *probability, double *weight)
 {
-    if (!m || count < 1 || count > (int)m->header->order)
+    if (!m || !words || !probability || !weight || count < 1 || count > (int)m->header->order)
         return false;
     const ngram_value *v = &m->unigrams[(uint32_t)words[0] < m->header->words ? words[0] : NGRAM_UNK];
     if (count > 1) {
@@ -246,7 +251,7 @@ by_ngram_state by_ngram_nothing(const by_ngram *m)
 by_ngram_state by_ngram_begin(const by_ngram *m)
 {
     by_ngram_state s = {.length = 0};
-    for (uint32_t i = 1; i < m->header->order;
+    for (uint32_t i = 1; m && i < m->header->order;
          i++) /* models of relative frequencies list contexts of several <s> */
         by_ngram_score(m, &s, NGRAM_BOS, &s, NULL);
     return s;
@@ -289,6 +294,8 @@ by_status by_ngram_sentence(const by_ngram *m, const char *text, size_t bytes, b
 
 double by_ngram_perplexity(const by_ngram_sum *s, bool without_unknown)
 {
+    if (!s)
+        return NAN;
     const double words = (double)(without_unknown ? s->words - s->unknown : s->words);
     return words > 0 ? pow(10, -(without_unknown ? s->log10_known : s->log10) / words) : NAN;
 }

@@ -150,6 +150,7 @@ static by_status refill(ngram_sorter *s, run *r)
     const size_t n = (size_t)BY_MIN((int64_t)whole, r->to - r->from);
     if (!r->buffer && !(r->buffer = base_alloc(whole)))
         return BY_ERR_MEMORY;
+    errno = 0;
     if (pread(fileno(s->file), r->buffer, n, (off_t)r->from) != (ssize_t)n)
         return base_fail(BY_ERR_IO, "%s: %s", s->path, errno ? strerror(errno) : "cannot be read back");
     r->at = r->buffer;
