@@ -251,6 +251,20 @@ static bool is_read(const by_model *m, const char *name)
     return false;
 }
 
+/* What a family computes from a batch is read on the host: these arrays have an id for every token. */
+static by_status check_derived_from(const by_model *m, const by_batch *b)
+{
+    for (int i = 0; i < b->count && m->arch->derived; i++) {
+        const by_array *a = &b->arrays[i];
+        const bool read =
+            strcmp(a->name, "tokens") == 0 || strcmp(a->name, "mask") == 0 || model_derives_from(m, a->name);
+        if (read && (a->type != BY_I32 || elements(a) != (int64_t)b->batch * b->seq))
+            return base_fail(BY_ERR_ARGUMENT, "the array \"%s\" must have %d rows of %d i32", a->name,
+                             b->batch, b->seq);
+    }
+    return BY_OK;
+}
+
 /* Checks that the arrays form a valid batch. */
 static by_status check_batch(const by_model *m, const by_batch *b, const by_pass_spec *spec)
 {
@@ -269,7 +283,7 @@ static by_status check_batch(const by_model *m, const by_batch *b, const by_pass
     if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))
         return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, but its task requires %lld",
                          (long long)elements(targets), (long long)by_batch_targets(m, b));
-    return BY_OK;
+    return check_derived_from(m, b);
 }
 
 by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec)

@@ -20,6 +20,10 @@ struct by_reader {
 
 by_reader *by_reader_new(by_model *m, int batch, int segment)
 {
+    if (m && (by_model_task(m) != BY_TASK_LM || by_model_rereads(m))) {
+        base_fail(BY_ERR_UNSUPPORTED, "a %s does not predict a text from left to right", by_model_class(m));
+        return NULL;
+    }
     by_stream *stream = by_stream_new(m, batch);
     by_reader *r = stream ? base_alloc_zero(1, sizeof *r) : NULL;
     if (!r) {
@@ -36,9 +40,7 @@ by_reader *by_reader_new(by_model *m, int batch, int segment)
     r->tokens = base_alloc_zero(rows, sizeof *r->tokens);
     r->logits = base_alloc_zero(rows * vocab, sizeof *r->logits);
     r->next = base_alloc_zero((size_t)batch * vocab, sizeof *r->next);
-    if (by_model_task(m) != BY_TASK_LM)
-        base_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(m));
-    if (r->passes && r->tokens && r->logits && r->next && by_model_task(m) == BY_TASK_LM)
+    if (r->passes && r->tokens && r->logits && r->next)
         return r;
     by_reader_free(r);
     return NULL;

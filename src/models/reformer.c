@@ -72,7 +72,7 @@ static by_status read_list(const cJSON *json, const char *key, int least, int mo
                          most);
     cJSON_ArrayForEach(at, list)
     {
-        if (!cJSON_IsNumber(at) || at->valuedouble != (int)at->valuedouble || at->valueint < 1)
+        if (!cJSON_IsNumber(at) || at->valuedouble != at->valueint || at->valueint < 1)
             return base_fail(BY_ERR_FORMAT, "config.json: %s has something else than positive whole numbers",
                              key);
         out[(*count)++] = at->valueint;
@@ -122,8 +122,9 @@ static by_status read(const cJSON *json, void *into)
     c->axial_shape[0] = c->axial_shape[1] = 64;
     c->axial_dim[0] = 64;
     c->axial_dim[1] = 192;
-    BY_TRY(read_list(json, "axial_pos_shape", c->axial ? 2 : 0, c->axial ? 2 : 16, (int[16]){0}, &count));
-    if (c->axial) {
+    if (!c->axial) {
+        BY_TRY(read_list(json, "axial_pos_shape", 0, 16, (int[16]){0}, &count));
+    } else {
         BY_TRY(read_list(json, "axial_pos_shape", 2, 2, c->axial_shape, &count));
         BY_TRY(read_list(json, "axial_pos_embds_dim", 2, 2, c->axial_dim, &count));
     }
@@ -185,7 +186,7 @@ static by_status check(const void *from)
                          "tie_word_embeddings: the head reads both streams, %d elements, and the "
                          "table of embeddings has %d; they cannot be tied",
                          2 * c->width, c->width);
-    if (c->axial && c->axial_dim[0] + c->axial_dim[1] != c->width)
+    if (c->axial && (int64_t)c->axial_dim[0] + c->axial_dim[1] != c->width)
         return base_fail(BY_ERR_FORMAT, "axial_pos_embds_dim (%d and %d) must sum to hidden_size (%d)",
                          c->axial_dim[0], c->axial_dim[1], c->width);
     for (int i = 0; i < c->n_factors; i++)

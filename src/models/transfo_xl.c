@@ -81,9 +81,12 @@ static by_status read_cutoffs(const cJSON *json, arch_adaptive *a)
         const double last = a->count ? a->cutoffs[a->count - 1] : 0;
         if (a->count == ARCH_CUTOFFS)
             return base_fail(BY_ERR_UNSUPPORTED, "cutoffs: there are more than %d", ARCH_CUTOFFS);
-        if (!cJSON_IsNumber(one) || !(one->valuedouble > last && one->valuedouble < a->vocab))
-            return base_fail(BY_ERR_FORMAT, "cutoffs must rise and be less than vocab_size, %d", a->vocab);
-        a->cutoffs[a->count++] = (int)one->valuedouble;
+        if (!cJSON_IsNumber(one) || one->valuedouble != one->valueint ||
+            !(one->valuedouble > last && one->valuedouble < a->vocab))
+            return base_fail(BY_ERR_FORMAT,
+                             "cutoffs must be whole numbers that rise and are less than vocab_size, %d",
+                             a->vocab);
+        a->cutoffs[a->count++] = one->valueint;
     }
     return BY_OK;
 }

@@ -66,7 +66,7 @@ const by_stream_part *by_stream_at(const by_stream *s, int i)
 
 const by_stream_part *by_stream_find(const by_stream *s, const char *name)
 {
-    part *p = s ? s->first : NULL;
+    part *p = s && name ? s->first : NULL;
     while (p && strcmp(p->is.name, name) != 0)
         p = p->next;
     return p ? &p->is : NULL;
