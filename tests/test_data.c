@@ -354,7 +354,7 @@ static void test_every_window_once_per_epoch(void **state)
     static const int sizes[] = {9, 10, 15, 16, 17, 18, 64, 500, 993};
     int32_t inputs[8], targets[8];
     for (int k = 0; k < BY_COUNT(sizes); k++) {
-        data_lm_batches d = {t, 7, 7 + sizes[k], 1, 8, 42};
+        data_lm_batches d = {t, 7, 7 + sizes[k], 1, 8, 42, false};
         int windows = BY_MAX(sizes[k] / 8 - 1, 1), shifts = 0;
         bool in_order = true;
         int64_t last_shift = -1;
@@ -392,7 +392,7 @@ static void test_seeking_is_stepping(void **state)
     assert_non_null(t);
     enum { STEPS = 60, BATCH = 6, SEQ = 16, SIZE = BATCH * SEQ };
     static int32_t inputs[STEPS][SIZE], targets[STEPS][SIZE];
-    data_lm_batches d = {t, 0, 2000, BATCH, SEQ, 9};
+    data_lm_batches d = {t, 0, 2000, BATCH, SEQ, 9, false};
     for (int s = 0; s < STEPS; s++)
         assert_int_equal(data_lm_batches_get(&d, s, inputs[s], targets[s]), BY_OK);
     for (int s = STEPS - 1; s >= 0; s -= 7) {
@@ -437,7 +437,7 @@ static void test_batches_that_do_not_fit(void **state)
         {0, 20, 1, -1, false},  {0, 20, 1, INT32_MAX, false}, {INT64_MIN, INT64_MAX, 1, 4, false},
     };
     for (int i = 0; i < BY_COUNT(cases); i++) {
-        data_lm_batches d = {t, cases[i].begin, cases[i].end, cases[i].batch, cases[i].seq, 1};
+        data_lm_batches d = {t, cases[i].begin, cases[i].end, cases[i].batch, cases[i].seq, 1, false};
         int32_t x[20], y[20];
         assert_int_equal(data_lm_batches_check(&d), cases[i].fits ? BY_OK : BY_ERR_ARGUMENT);
         assert_int_equal(data_lm_batches_get(&d, 0, x, y), cases[i].fits ? BY_OK : BY_ERR_ARGUMENT);
@@ -453,7 +453,7 @@ static void test_eval_predicts_each_token_once(void **state)
     assert_non_null(t);
     int32_t x[3 * 8], y[3 * 8];
     for (int count = 0; count <= 60; count++) {
-        data_lm_batches d = {t, 30, 30 + count, 3, 8, 0};
+        data_lm_batches d = {t, 30, 30 + count, 3, 8, 0, false};
         int64_t windows = data_lm_eval_windows(&d);
         assert_int_equal(windows, count < 2 ? 0 : (count - 1 + 7) / 8);
         int32_t next = 31;
@@ -473,7 +473,7 @@ static void test_eval_predicts_each_token_once(void **state)
         assert_int_equal(data_lm_eval_get(&d, windows, 1, x, y), BY_ERR_ARGUMENT);
         assert_int_equal(data_lm_eval_get(&d, -1, 1, x, y), BY_ERR_ARGUMENT);
     }
-    data_lm_batches outside = {t, 90, 101, 1, 8, 0}, wild = {t, INT64_MIN, INT64_MAX, 1, 8, 0};
+    data_lm_batches outside = {t, 90, 101, 1, 8, 0, false}, wild = {t, INT64_MIN, INT64_MAX, 1, 8, 0, false};
     assert_int_equal(data_lm_eval_windows(&outside), 0);
     assert_int_equal(data_lm_eval_windows(&wild), 0);
     data_tokens_free(t);
