@@ -72,6 +72,10 @@ by_status data_plm_plan(data_objective *o)
     o->picks = BY_MAX((int)(o->spec.masking.share * o->spec.seq), 2);
     if (o->spec.masking.share > 0.5)
         return base_fail(BY_ERR_ARGUMENT, "the objective \"plm\" predicts at most half of the tokens");
+    if (o->picks / 2 > tail_of(o))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "rows of %d tokens are too short for the objective \"plm\" with %d predicted tokens",
+                         o->spec.seq, o->picks);
     if (o->count > 0 && data_plm_steps(o) < 1)
         return base_fail(
             BY_ERR_ARGUMENT,
