@@ -97,6 +97,8 @@ static by_status check(windows *w)
     by_perplexity_spec *s = &w->spec;
     const int context = by_model_context(w->model);
     const bool remembers = by_model_memory(w->model) > 0;
+    if (s->bins < 0 || (s->bins && (!s->bin_nats || !s->bin_tokens)))
+        return base_fail_missing("place for the losses by position");
     if (by_model_task(w->model) != BY_TASK_LM)
         return base_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(w->model));
     if (by_model_rereads(w->model))
