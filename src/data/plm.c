@@ -200,13 +200,16 @@ static bool begins_word(const data_objective *o, int32_t id)
     return is_text(o, id) && (!o->masker.marked || (o->masker.parts[id] & TOK_ID_BEGINS));
 }
 
-/* Chooses `goal` tokens of n in spans of up to `longest` pieces that begin with a word, each in a context that is
- * 1 / share times as long; then single ones, until there are as many as wanted. */
+/* Chooses `goal` tokens of n, or all of the text if it has fewer, in spans of up to `longest` pieces that begin with a
+ * word, each in a context that is 1 / share times as long; then single ones, until there are as many as wanted. */
 static void choose(const data_objective *o, const int32_t *tokens, int n, bool reversed, int goal,
                    base_rng *random, uint8_t *chosen)
 {
     const int around = BY_MAX((int)lround(1 / o->spec.masking.share), 1);
-    int count = 0, at = 0;
+    int count = 0, at = 0, text = 0;
+    for (int i = 0; i < n; i++)
+        text += is_text(o, tokens[i]);
+    goal = BY_MIN(goal, text);
 #define TOKEN(i) (reversed ? n - 1 - (i) : (i)) /* spans go forwards in the text */
     memset(chosen, 0, (size_t)n);
     while (at < n && count < goal) {
@@ -261,11 +264,16 @@ static by_status make_row(const data_objective *o, const place *p, base_rng *ran
     choose(o, tokens + half, n - half, p->reversed, late, random, chosen + half);
     put_order(o, tokens, chosen, half, 0, base_rng_u64(random), order);
     put_order(o, tokens + half, chosen + half, n - half, half + 1, base_rng_u64(random), order + half);
-    for (int t = 0, k = 0; t < n; t++)
+    int k = 0;
+    for (int t = 0; t < n; t++)
         if (chosen[t]) {
             rows->pick[first + (size_t)k] = t + r % rows->batch * n;
             rows->targets[first + (size_t)k++] = tokens[t];
         }
+    for (; k < o->picks; k++) { /* the text has fewer tokens: no target */
+        rows->pick[first + (size_t)k] = r % rows->batch * n;
+        rows->targets[first + (size_t)k] = -100;
+    }
     rows->reversed[r] = p->reversed;
     return BY_OK;
 }

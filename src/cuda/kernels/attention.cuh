@@ -360,6 +360,24 @@ static __device__ __forceinline__ bool meets(const sight<LEVEL> &v, int t0, int 
     return sees_any(v, t0, n, s0, m) && pairs_any(v, t0, n, s0, m);
 }
 
+/* meets() and sees_all() of head h; v is that of all heads together. Where all see the same, nothing
+ * is derived for each tile. */
+template <int LEVEL>
+static __device__ __forceinline__ bool head_meets(const sight<LEVEL> &v, const attention &a, int b, int h,
+                                                  int t0, int n, int s0, int m)
+{
+    return LEVEL == ANY && (v.reach.split || v.pairs) ? meets(as_head(v, a, b, h), t0, n, s0, m)
+                                                      : sees_any(v, t0, n, s0, m);
+}
+
+template <int LEVEL>
+static __device__ __forceinline__ bool head_sees_all(const sight<LEVEL> &v, const attention &a, int b, int h,
+                                                     int t0, int n, int s0, int m)
+{
+    return LEVEL == ANY && (v.reach.split || v.pairs) ? sees_all(as_head(v, a, b, h), t0, n, s0, m)
+                                                      : sees_all(v, t0, n, s0, m);
+}
+
 template <int LEVEL> static __device__ __forceinline__ bool has_pair_blocks(const sight<LEVEL> &v)
 {
     return LEVEL == ANY && v.pairs && v.pair_block > 1;

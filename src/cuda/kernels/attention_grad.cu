@@ -67,9 +67,8 @@ template <class T, int D, int MT, int BM, int MAKE, int LEVEL> struct key_side {
         if constexpr (LEVEL == ANY)
             if (has_bias(a))
                 add_bias<true>(a, see, bias_at<T>(a, b, h), s0, t0, p);
-        const sight<LEVEL> mine = as_head(see, a, b, h);
-        if (!sees_all(mine, t0, BM, s0, ROWS))
-            hide<true>(mine, s0, t0, p);
+        if (!head_sees_all(see, a, b, h, t0, BM, s0, ROWS))
+            hide<true>(as_head(see, a, b, h), s0, t0, p);
         UNROLL
         for (int n = 0; n < NT; n++) {
             const vec<float, 2> x = load<float, 2>(numbers + 8 * n + 2 * c);
@@ -176,7 +175,7 @@ static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(cons
             number = number_of<BM>(g, b, next);
         }
         if ((now.t0 + BM > own.from && now.t0 < own.to &&
-             meets(as_head(see, a, b, now.h), now.t0, BM, mine, ROWS)) ||
+             head_meets(see, a, b, now.h, now.t0, BM, mine, ROWS)) ||
             may_see_nothing<LEVEL>(a))
             side.add(a, see, b, now.h, now.t0, mine, stage + turn * 2 * BM * LD, numbers + turn * NUMBERS);
         if (STAGES == 1)

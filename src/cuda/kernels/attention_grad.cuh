@@ -92,7 +92,7 @@ static __device__ __forceinline__ query_tile next_tile(const attention &a, const
                 break;
             continue;
         }
-        if (x.t0 + n > seeing.from && x.t0 < seeing.to && meets(as_head(see, a, b, x.h), x.t0, n, s0, m))
+        if (x.t0 + n > seeing.from && x.t0 < seeing.to && head_meets(see, a, b, x.h, x.t0, n, s0, m))
             break;
         if ((LEVEL < ANY || some_give) && gives_to_all(a, (int64_t)b * a.heads + x.h, x.t0, n))
             break;
