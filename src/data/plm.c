@@ -207,11 +207,12 @@ static void choose(const data_objective *o, const int32_t *tokens, int n, bool r
 {
     const int around = BY_MAX((int)lround(1 / o->spec.masking.share), 1);
     int count = 0, at = 0, text = 0;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        chosen[i] = 0;
         text += is_text(o, tokens[i]);
+    }
     goal = BY_MIN(goal, text);
 #define TOKEN(i) (reversed ? n - 1 - (i) : (i)) /* spans go forwards in the text */
-    memset(chosen, 0, (size_t)n);
     while (at < n && count < goal) {
         const int drawn = data_mask_length(o->spec.masking.longest, random);
         const int length = BY_MIN(drawn, goal - count);
