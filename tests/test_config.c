@@ -167,7 +167,7 @@ static void test_refused_by_name(void **state)
         {"distilbert", "\"is_decoder\": true", "\"is_decoder\" is true"},
         {"roberta", "\"pad_token_id\": null", "pad_token_id is null"},
         {"transfo-xl", "\"attn_type\": 1", "\"attn_type\" is 1"},
-        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 30]", "cutoffs must rise"},
+        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 30]", "whole numbers that rise"},
         {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 90]", "less than vocab_size, 90"},
         {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [1, 2, 3, 4, 5]", "more than 4"},
         {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [9], \"d_embed\": 2, \"div_val\": 4",
