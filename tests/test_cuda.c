@@ -344,6 +344,12 @@ static void test_branches(void **state)
             print_message("not checked: \"%s\", which needs a card with FP8\n", b->label);
             continue;
         }
+        if (strstr(file ? file : b->file, "ordered") && !emulated()) {
+            print_message("not checked: \"%s\", for which a card wants more heads than samples have; "
+                          "bench/attention_cuda.cu checks it\n",
+                          b->label);
+            continue;
+        }
         if (!b->hit)
             complain("%s: no sample takes \"%s\"", b->file, b->label);
     }
