@@ -94,10 +94,11 @@ static __device__ __forceinline__ void add_even(const attention &a, int keys, in
     }
 }
 
-template <class T, int D, int MT, int BN, int LEVEL>
+template <class T, int D, int MT, int BN, int GIVEN>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) forward_mma(const attention given)
 {
-    const attention a = known<LEVEL>(given);
+    constexpr int LEVEL = code_of<GIVEN>::LEVEL_OF;
+    const attention a = known<GIVEN>(given);
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
     BY_SHARED(T, queries); /* (BM, LD), then two stages of keys and values (2 BN, LD) */
     T *stage = queries + BM * LD;
@@ -183,6 +184,10 @@ static by_status launch_mma(cuda_exec *x, const attention &a)
 template <class T> static by_status attend_mma(cuda_exec *x, const attention &a)
 {
     const int level = level_of(a);
+    if (level == ANY && is_biased(a)) {
+        BY_BRANCH("biases alone");
+        return a.dim <= 64 ? launch_mma<T, 64, 2, 64, BIASED>(x, a) : launch_mma<T, 128, 2, 32, BIASED>(x, a);
+    }
     if (level == ANY)
         return a.dim <= 64 ? launch_mma<T, 64, 2, 64, ANY>(x, a) : launch_mma<T, 128, 2, 32, ANY>(x, a);
     if (a.dim <= 32)

@@ -159,8 +159,14 @@ by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type);
 
 /* Kernels are compiled for three levels, so that the common ones do not pay for the rest: no dropout, no key
  * mask and every query attends to something; these as well; and prefixes, patterns, pair masks, biases and
- * empty_zero as well. */
-enum { EASY, MASKED, ANY };
+ * empty_zero as well. A fourth is ANY without prefixes, patterns and pair masks: biases alone, as T5 and
+ * Transformer-XL have them. */
+enum { EASY, MASKED, ANY, BIASED };
+
+/* The code of a level: that of BIASED is ANY's, of which known() removes most. */
+template <int LEVEL> struct code_of {
+    enum { LEVEL_OF = LEVEL == BIASED ? ANY : LEVEL };
+};
 
 /* What the queries of one batch row attend to; with a pair mask, those of one head. */
 template <int LEVEL> struct sight {
@@ -424,12 +430,24 @@ static inline int level_of(const attention &a)
     return a.dropout || may_see_nothing<MASKED>(a) ? MASKED : EASY;
 }
 
+/* Whether kernels of level BIASED serve what needs ANY. */
+static inline bool is_biased(const attention &a)
+{
+    return !a.prefix && !a.past && !a.reach.on && !a.pairs.at && !a.columns && !a.lag;
+}
+
 /* The same attention, with absent features made known to the compiler. */
 template <int LEVEL> static __device__ __forceinline__ attention known(attention a)
 {
     if (LEVEL == EASY) {
         a.dropout = false;
         a.key_mask = nullptr;
+    }
+    if (LEVEL == BIASED) {
+        a.prefix = a.past = nullptr;
+        a.reach = gr_reach{false, 1, 0, 0, 0, 0, 0, false};
+        a.pairs = pair_rows{nullptr, 0, 0, 0, 1, false};
+        a.columns = a.lag = 0;
     }
     return a;
 }

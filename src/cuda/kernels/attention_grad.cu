@@ -136,11 +136,12 @@ static __device__ __forceinline__ float number_of(const attention_back &g, int b
 }
 
 /* One key head, a tile of keys. STAGES: 2 to load one tile of queries while computing with another. */
-template <class T, int D, int MT, int BM, int STAGES, int MAKE, int LEVEL>
+template <class T, int D, int MT, int BM, int STAGES, int MAKE, int GIVEN>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) keys_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BN = WARPS * ROWS, LD = D + 8, NUMBERS = 2 * BM };
-    const attention a = known<LEVEL>(g.a);
+    constexpr int LEVEL = code_of<GIVEN>::LEVEL_OF;
+    const attention a = known<GIVEN>(g.a);
     BY_SHARED(T, keys); /* k, v (BN, LD), then the stages of q, dy (BM, LD), then those of the numbers */
     T *stage = keys + 2 * BN * LD;
     float *numbers = (float *)(stage + STAGES * 2 * BM * LD);
@@ -229,11 +230,12 @@ static __device__ __forceinline__ void give_to_bias(const attention_back &g, con
 }
 
 /* One head, a tile of queries. */
-template <class T, int D, int MT, int BN, int LEVEL>
+template <class T, int D, int MT, int BN, int GIVEN>
 static __global__ void __launch_bounds__(THREADS, D <= 64 ? 2 : 1) queries_mma(const attention_back g)
 {
     enum { ROWS = 16 * MT, BM = WARPS * ROWS, LD = D + 8, NT = BN / 8 };
-    const attention a = known<LEVEL>(g.a);
+    constexpr int LEVEL = code_of<GIVEN>::LEVEL_OF;
+    const attention a = known<GIVEN>(g.a);
     BY_SHARED(T, queries); /* q, dy (BM, LD), then two stages of k, v (BN, LD), then room for slopes */
     T *stage = queries + 2 * BM * LD;
     /* Long ones first. */
@@ -357,6 +359,10 @@ template <class T> static by_status back_mma(cuda_exec *x, const attention_back 
 {
     enum { BOTH = MAKE_DK | MAKE_DV };
     const int dim = g.a.dim, level = level_of(g.a);
+    if (level == ANY && is_biased(g.a)) {
+        BY_BRANCH("biases alone");
+        return dim <= 64 ? back_64<T, BIASED>(x, g) : back_128<T, BIASED>(x, g);
+    }
     if (level == ANY)
         return dim <= 64 ? back_64<T, ANY>(x, g) : back_128<T, ANY>(x, g);
     if (dim <= 32) {
