@@ -9,7 +9,7 @@
 typedef struct transfo_xl_config {
     arch_adaptive words; /* first: arch_adaptive_derived */
     int context, width, layers, heads, head_dim, inner, memory;
-    int clamp; /* the farthest distance that is told from others; 0 or less: all are */
+    int clamp; /* the largest distance with an encoding of its own; 0 or less: no limit */
     float eps, drop, attn_drop;
     bool pre_norm, same_length, untied_biases, share_projections;
     arch_head head;
@@ -187,7 +187,7 @@ static int reach_of(const transfo_xl_config *c, const by_model_io *io)
     return c->memory <= 0 ? 0 : c->same_length ? c->memory : io->cache ? c->memory + 1 : 0;
 }
 
-/* Distances of as many rows as are told apart: those that are seen, up to the clamped one. */
+/* Encodings of the distances that are seen, up to the clamped one. */
 static sight look(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_dtype type)
 {
     by_tensor *tokens = by_io_input(io, "tokens"), *mask = by_io_input(io, "mask");
