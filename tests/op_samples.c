@@ -1567,6 +1567,120 @@ bool op_sample_chunked_attention_grad(by_op_sample *s, int which)
     return chunked_sample(s, which, true);
 }
 
+typedef struct recurrent_case {
+    by_cell cell;
+    int64_t batch, length, width;
+    bool reverse, masked, states, no_bias;
+} recurrent_case;
+
+static const recurrent_case recurrent_cases[] = {
+    {BY_CELL_LSTM, 3, 5, 6, .reverse = false},
+    {BY_CELL_LSTM, 2, 4, 19, .states = true, .masked = true},
+    {BY_CELL_LSTM, 2, 3, 8, .reverse = true, .states = true, .masked = true},
+    {BY_CELL_LSTM, 2, 1, 7, .states = true}, /* one position: a decoder */
+    {BY_CELL_GRU, 3, 5, 6, .reverse = false},
+    {BY_CELL_GRU, 2, 4, 19, .states = true, .masked = true},
+    {BY_CELL_GRU, 2, 4, 5, .reverse = true, .states = true, .no_bias = true},
+    {BY_CELL_TANH, 3, 4, 17, .states = true, .masked = true},
+    {BY_CELL_TANH, 1, 4, 9, .reverse = true, .no_bias = true},
+    {BY_CELL_RELU, 2, 3, 5, .states = true},
+    {BY_CELL_LSTM, 17, 6, 70, .states = true, .masked = true}, /* several threads and tiles */
+    {BY_CELL_GRU, 21, 5, 83, .masked = true},
+    {BY_CELL_TANH, 19, 6, 150, .reverse = true},
+};
+
+/* Small weights: with large ones the states saturate. */
+static by_tensor *small(by_op_sample *s, by_tensor *t, double by)
+{
+    double *v = values_of(s, t);
+    for (int64_t i = 0; v && i < by_elements(t); i++)
+        v[i] *= by;
+    return t;
+}
+
+static bool recurrent_sample(by_op_sample *s, int which, bool backward)
+{
+    if (which >= BY_COUNT(recurrent_cases))
+        return false;
+    const recurrent_case c = recurrent_cases[which];
+    const int64_t wide = gr_cell_gates(c.cell) * c.width;
+    const bool lstm = c.cell == BY_CELL_LSTM;
+    by_tensor *gates = operand(s, SHAPE(c.batch, c.length, wide));
+    by_tensor *w = small(s, operand(s, SHAPE(wide, c.width)), 1 / sqrt((double)c.width));
+    by_tensor *b = c.no_bias ? NULL : operand(s, SHAPE(wide));
+    by_tensor *last_h = NULL, *last_c = NULL;
+    by_recurrent_spec spec = {.cell = c.cell, .reverse = c.reverse};
+    spec.mask = c.masked ? indices(s, 3, SHAPE(c.batch, c.length)) : NULL;
+    spec.h = c.states ? operand(s, SHAPE(c.batch, c.width)) : NULL;
+    spec.c = c.states && lstm ? operand(s, SHAPE(c.batch, c.width)) : NULL;
+    spec.last_h = &last_h;
+    spec.last_c = lstm ? &last_c : NULL;
+    by_tensor *y = by_recurrent(s->graph, gates, w, b, &spec);
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    gr_node *n = y->node;
+    if (!backward) {
+        out(s, y);
+        if (which % 2)
+            out(s, last_h);
+        if (which % 2 && lstm)
+            out(s, last_c);
+        return true;
+    }
+    by_tensor *in[] = {w,
+                       spec.mask,
+                       spec.h,
+                       spec.c,
+                       y,
+                       n->out[GR_REC_SAVED],
+                       n->out[GR_REC_CELLS],
+                       which % 3 == 2 ? NULL : operand(s, SHAPE(c.batch, c.length, c.width)),
+                       which % 3 ? operand(s, SHAPE(c.batch, c.width)) : NULL,
+                       which % 3 && lstm ? operand(s, SHAPE(c.batch, c.width)) : NULL};
+    gr_node *d =
+        gr_node_make(s->graph, GR_OP_RECURRENT_GRAD, in, BY_COUNT(in), n->attr, sizeof(gr_recurrent_attr));
+    for (int i = 0; d && i < d->n_out; i++)
+        if (d->out[i])
+            shown(s, d->out[i]);
+    return true;
+}
+
+bool op_sample_recurrent(by_op_sample *s, int which)
+{
+    return recurrent_sample(s, which, false);
+}
+
+bool op_sample_recurrent_grad(by_op_sample *s, int which)
+{
+    return recurrent_sample(s, which, true);
+}
+
+/* {B, T, S, A} */
+static const int64_t additive_cases[][4] = {{2, 3, 5, 7}, {1, 1, 9, 70}, {3, 4, 6, 130}};
+
+bool op_sample_additive_scores(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(additive_cases))
+        return false;
+    const int64_t *c = additive_cases[which];
+    by_tensor *q = operand(s, SHAPE(c[0], c[1], c[3])), *k = operand(s, SHAPE(c[0], c[2], c[3]));
+    out(s, by_additive_scores(s->graph, q, k, operand(s, SHAPE(c[3]))));
+    return true;
+}
+
+bool op_sample_additive_scores_grad(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(additive_cases))
+        return false;
+    const int64_t *c = additive_cases[which];
+    gr_node *n = BARE_NODE(ADDITIVE_SCORES_GRAD, operand(s, SHAPE(c[0], c[1], c[3])),
+                           operand(s, SHAPE(c[0], c[2], c[3])), operand(s, SHAPE(c[3])),
+                           operand(s, SHAPE(c[0], c[1], c[2])), base(s, which == 1, SHAPE(c[3])));
+    for (int i = 0; i < 3; i++)
+        shown_of(s, n, i);
+    return true;
+}
+
 bool op_sample_cross_entropy(by_op_sample *s, int which)
 {
     if (which >= BY_COUNT(losses))

@@ -343,6 +343,31 @@ typedef struct by_chunked_spec {
 BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                        const by_chunked_spec *spec);
 
+/* A recurrent layer over whole sequences. gates (B, T, G*H) is x W_ih^T + b_ih, computed for all positions at
+ * once; w (G*H, H) and b (G*H) are W_hh and b_hh; b may be NULL -> y (B, T, H), the state h after each
+ * position. PyTorch's cells and order of gates:
+ *
+ *   tanh, relu   G 1   h' = act(x + W h + b)
+ *   LSTM         G 4   i f g o: c' = f c + i g, h' = o tanh(c')
+ *   GRU          G 3   r z n: n = tanh(x_n + r (W_n h + b_n)), h' = (1 - z) n + z h
+ *
+ * Gradients reach gates, w, b, h and c, from y and the last states. */
+typedef enum by_cell { BY_CELL_TANH, BY_CELL_RELU, BY_CELL_LSTM, BY_CELL_GRU } by_cell;
+typedef struct by_recurrent_spec {
+    by_cell cell;
+    bool reverse; /* from the last position to the first */
+    /* Tensors, each NULL for none. */
+    by_tensor *mask;              /* (B, T) i32: where 0, the state stays as it is and the output is 0 */
+    by_tensor *h, *c;             /* (B, H): initial state (c: LSTM only); NULL: zeros */
+    by_tensor **last_h, **last_c; /* (B, H): receive the state after the last position */
+} by_recurrent_spec;
+BY_API by_tensor *by_recurrent(by_graph *g, by_tensor *gates, by_tensor *w, by_tensor *b,
+                               const by_recurrent_spec *spec);
+
+/* Scores of additive attention (Bahdanau et al. 2015), v . tanh(q + k): q (B, T, A), k (B, S, A), v (A) ->
+ * (B, T, S). Never stores (B, T, S, A). */
+BY_API by_tensor *by_additive_scores(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v);
+
 enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* beams of a group; k of by_top */
 
 /* Before a step of beam search: row b takes over the first past[b] positions of row from[b]; both (B) i32.

@@ -284,6 +284,29 @@ by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tens
     return n ? n->out[0] : gr_poison_of(g);
 }
 
+by_tensor *by_recurrent(by_graph *g, by_tensor *gates, by_tensor *w, by_tensor *b,
+                        const by_recurrent_spec *spec)
+{
+    if (!spec || spec->cell < BY_CELL_TANH || spec->cell > BY_CELL_GRU)
+        return by_graph_fail(g, "recurrent: nothing says which cell it has");
+    const bool lstm = spec->cell == BY_CELL_LSTM;
+    if ((spec->c || spec->last_c) && !lstm)
+        return by_graph_fail(g, "recurrent: only an LSTM has a state c");
+    gr_recurrent_attr a = {spec->cell, spec->reverse};
+    by_tensor *in[] = {gates, w, b, spec->mask, spec->h, spec->c};
+    gr_node *n = gr_node_make(g, GR_OP_RECURRENT, in, BY_COUNT(in), &a, sizeof a);
+    if (spec->last_h)
+        *spec->last_h = n ? n->out[GR_REC_LAST_H] : gr_poison_of(g);
+    if (spec->last_c)
+        *spec->last_c = n ? n->out[GR_REC_LAST_C] : gr_poison_of(g);
+    return n ? n->out[GR_REC_Y] : gr_poison_of(g);
+}
+
+by_tensor *by_additive_scores(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v)
+{
+    return gr_node_add(g, GR_OP_ADDITIVE_SCORES, (by_tensor *[]){q, k, v}, 3, NULL, 0);
+}
+
 by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, const by_loss_spec *spec)
 {
     gr_loss_attr a = {.ignore_index = -100};

@@ -349,6 +349,44 @@ RULE(chunked_attention)
         din[i] = d ? d->out[i] : g->poison;
 }
 
+/* One product over all positions makes the gradients of W_hh and b_hh. */
+static void recurrent_weights(by_graph *g, gr_node *n, gr_node *d, by_tensor **din)
+{
+    const gr_linear_attr a = {.act = BY_ACT_NONE};
+    by_tensor *dhidden = d->out[GR_REC_DHIDDEN] ? d->out[GR_REC_DHIDDEN] : d->out[GR_REC_DGATES];
+    if (!gr_wants_grad(n->in[GR_REC_W]) && !gr_wants_grad(n->in[GR_REC_B]))
+        return;
+    by_tensor *in[] = {d->out[GR_REC_BEFORE], dhidden, NULL, NULL};
+    gr_node *dw = gr_node_make(g, GR_OP_LINEAR_DW, in, BY_COUNT(in), &a, sizeof a);
+    din[GR_REC_W] = dw ? dw->out[0] : g->poison;
+    din[GR_REC_B] = dw ? dw->out[1] : g->poison;
+}
+
+RULE(recurrent)
+{
+    const gr_recurrent_attr *a = n->attr;
+    by_tensor *in[] = {n->in[GR_REC_W],     n->in[GR_REC_MASK],   n->in[GR_REC_H],      n->in[GR_REC_C],
+                       n->out[GR_REC_Y],    n->out[GR_REC_SAVED], n->out[GR_REC_CELLS], dout[GR_REC_Y],
+                       dout[GR_REC_LAST_H], dout[GR_REC_LAST_C]};
+    gr_node *d = gr_node_make(g, GR_OP_RECURRENT_GRAD, in, BY_COUNT(in), a, sizeof *a);
+    if (!d)
+        return;
+    din[GR_REC_GATES] = d->out[GR_REC_DGATES];
+    recurrent_weights(g, n, d, din);
+    if (gr_wants_grad(n->in[GR_REC_H]))
+        din[GR_REC_H] = d->out[GR_REC_DH];
+    if (gr_wants_grad(n->in[GR_REC_C]))
+        din[GR_REC_C] = d->out[GR_REC_DC];
+}
+
+RULE(additive_scores)
+{
+    by_tensor *in[] = {n->in[0], n->in[1], n->in[2], dout[0], NULL};
+    gr_node *d = gr_node_make(g, GR_OP_ADDITIVE_SCORES_GRAD, in, BY_COUNT(in), NULL, 0);
+    for (int i = 0; i < 3; i++)
+        din[i] = d ? d->out[i] : g->poison;
+}
+
 RULE(cross_entropy)
 {
     const gr_loss_attr *a = n->attr;

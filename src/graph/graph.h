@@ -202,6 +202,30 @@ typedef struct gr_chunked_attr { /* chunked_attention, chunked_attention_grad */
     int head_dim;
 } gr_chunked_attr;
 enum { GR_CHUNKED_ORDER = 3, GR_CHUNKED_MASK, GR_CHUNKED_Y, GR_CHUNKED_LSE, GR_CHUNKED_DY };
+typedef struct gr_recurrent_attr { /* recurrent, recurrent_grad */
+    by_cell cell;
+    bool reverse;
+} gr_recurrent_attr;
+enum { GR_REC_GATES, GR_REC_W, GR_REC_B, GR_REC_MASK, GR_REC_H, GR_REC_C };
+/* The inputs of recurrent_grad; its y, saved and cells are outputs of recurrent. */
+enum {
+    GR_REC_GRAD_W,
+    GR_REC_GRAD_MASK,
+    GR_REC_GRAD_H,
+    GR_REC_GRAD_C,
+    GR_REC_GRAD_Y,
+    GR_REC_GRAD_SAVED,
+    GR_REC_GRAD_CELLS,
+    GR_REC_GRAD_DY,
+    GR_REC_GRAD_DH,
+    GR_REC_GRAD_DC
+};
+enum { GR_REC_Y, GR_REC_LAST_H, GR_REC_LAST_C, GR_REC_SAVED, GR_REC_CELLS };
+enum { GR_REC_DGATES, GR_REC_DHIDDEN, GR_REC_BEFORE, GR_REC_DH, GR_REC_DC };
+static inline int gr_cell_gates(by_cell cell) /* rows of W_hh are this many times the state */
+{
+    return cell == BY_CELL_LSTM ? 4 : cell == BY_CELL_GRU ? 3 : 1;
+}
 typedef struct gr_advance_attr {
     int last; /* the highest position */
 } gr_advance_attr;
@@ -298,6 +322,15 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *                   -> y (B, T, H*D), lse (B, H, T, 2) acc {largest score, log of the sum of e^(score - largest)},
  *                   [weights (B, H, R N, C, W)]. chunks.h says which rows meet
  *  chunked_attention_grad the five inputs, y, lse, dy -> dq, dk, dv
+ *  recurrent        gates (B, T, G*H), w (G*H, H), [b (G*H)], [mask (B, T) i32], [h (B, H)], [c (B, H)] -> y (B, T, H),
+ *                   last_h (B, H), [last_c (B, H)], [saved (B, T, 4*H)], [cells (B, T, H) acc]
+ *                   saved: i f g o of an LSTM, r z n and W_hn h + b_hn of a GRU; nothing where the mask is 0. cells: the
+ *                   state c of an LSTM after each position that is not masked
+ *  recurrent_grad   w, [mask], [h], [c], y, [saved], [cells], [dy], [dlast_h], [dlast_c]
+ *                   -> dgates (B, T, G*H), [dhidden (B, T, 3*H): of W_hh h + b_hh, GRU], before (B, T, H): the state h
+ *                   before each position, dh (B, H), [dc (B, H)]
+ *  additive_scores  q (B, T, A), k (B, S, A), v (A) -> y (B, T, S): sum over a of v tanh(q + k)
+ *  additive_scores_grad q, k, v, dy, [dv base] -> dq, dk, dv acc
  *  reorder          k_cache (pages, M, C), v_cache, from (B) i32, past (B) i32, [pages (B, 1) i32] -> nothing: row b's
  *                   first past[b] positions become those of row from[b], which is of its group
  *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
@@ -351,6 +384,17 @@ static inline int gr_base_of(const gr_op_info *op, int out)
 {
     return out >= op->from && out < op->from + op->bases ? op->base + out - op->from : -1;
 }
+/* Rules of ops_recurrent.c, and what rules share. */
+by_status gr_infer_recurrent(gr_node *n);
+by_status gr_infer_recurrent_grad(gr_node *n);
+by_status gr_infer_additive_scores(gr_node *n);
+by_status gr_infer_additive_scores_grad(gr_node *n);
+gr_cost gr_cost_recurrent(const gr_node *n);
+gr_cost gr_cost_recurrent_grad(const gr_node *n);
+gr_cost gr_cost_additive_scores(const gr_node *n);
+gr_cost gr_cost_additive_scores_grad(const gr_node *n);
+by_status gr_mismatch(const gr_node *n, const char *wanted); /* what the op wanted, and what came */
+gr_cost gr_cost_of_bytes(const gr_node *n, double flops);
 bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks); /* passes.c */
 void gr_show_attention(const void *attr, base_buf *b);                      /* text.c */
 

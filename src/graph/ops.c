@@ -1,11 +1,11 @@
-/* ops.c - the op table and, for every op, its shape rule and its cost. Gradients are in gradients.c, builders
- * in builders.c. */
+/* ops.c - the op table and, for every op, its shape rule and its cost (those of recurrent layers are in
+ * ops_recurrent.c). Gradients are in gradients.c, builders in builders.c. */
 #include "graph/graph.h"
 #include "graph/reach.h"
 #include "graph/spread.h"
 
 /* A shape error: what the op wanted, and what came. */
-static by_status mismatch(const gr_node *n, const char *wanted)
+by_status gr_mismatch(const gr_node *n, const char *wanted)
 {
     base_buf text = {0};
     char shape[96];
@@ -17,6 +17,7 @@ static by_status mismatch(const gr_node *n, const char *wanted)
     base_buf_free(&text);
     return BY_ERR_ARGUMENT;
 }
+#define mismatch gr_mismatch
 
 static bool same_shape(const by_tensor *a, const by_tensor *b)
 {
@@ -38,7 +39,7 @@ static bool is_vector(const by_tensor *t, int64_t count)
     return t->rank == 1 && t->dim[0] == count;
 }
 
-static gr_cost cost_of_bytes(const gr_node *n, double flops)
+gr_cost gr_cost_of_bytes(const gr_node *n, double flops)
 {
     gr_cost c = {flops, 0};
     for (int i = 0; i < n->n_in; i++)
@@ -49,6 +50,7 @@ static gr_cost cost_of_bytes(const gr_node *n, double flops)
             c.bytes += (double)gr_tensor_bytes(n->out[i]);
     return c;
 }
+#define cost_of_bytes gr_cost_of_bytes
 
 static double out_elements(const gr_node *n)
 {
