@@ -23,7 +23,7 @@ BEGIN {
     may["ngram"]  = "base text"
     may["train"]  = "base graph nn models model text score data io report infer"
     may["infer"]  = "base graph nn models model text score data io"
-    may["verify"] = "base ngram graph models model text data io train infer"
+    may["verify"] = "base ngram graph nn models model text data io train infer"
     may["server"] = "base graph nn models model text score data io train infer report"
     may["cli"]    = "base graph nn models model text score data io train infer verify report server"
 

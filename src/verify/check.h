@@ -114,8 +114,9 @@ by_status verify_trained(verify_case *c, const by_weight *e);
 /* ---- cases that are a computation and not a model (check_graph.c) ------------------------------ */
 
 typedef struct verify_graph {
-    by_params *params; /* the float inputs */
-    by_graph *graph;   /* until it is compiled */
+    by_params *params;   /* the float inputs, and weights */
+    by_weights *weights; /* where those are; NULL: there are none */
+    by_graph *graph;     /* until it is compiled */
     by_program *program;
     by_tensor *loss;
     const char *names[16]; /* of the outputs */
@@ -129,10 +130,13 @@ by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *nam
 /* What is compared with output.NAME. */
 void verify_graph_output(verify_graph *v, const char *name, by_tensor *t);
 by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss);
-/* Runs the program and compares every output.* and grad.input.* of the reference. */
+/* Runs the program and compares every output.* and grad.* of the reference: grad.NAME is that of the weight NAME, or of the
+ * input of that name. */
 by_status verify_graph_compare(verify_case *c, verify_graph *v);
 
 by_status verify_ngram(verify_case *c);            /* check_ngram.c: no model, no reference.safetensors */
 by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
+by_status verify_recurrent(verify_case *c);        /* check_recurrent.c */
+by_status verify_additive_attention(verify_case *c);
 
 #endif

@@ -37,7 +37,13 @@ void verify_graph_output(verify_graph *v, const char *name, by_tensor *t)
 static by_status set_operands(verify_case *c, verify_graph *v)
 {
     for (int i = 0; i < by_params_count(v->params); i++) {
-        float *values = verify_values(by_weights_find(c->reference, by_params_name(v->params, i)), BY_F32);
+        const char *name = by_params_name(v->params, i);
+        const by_weight *e = by_weights_find(c->reference, name);
+        if (!e && v->weights)
+            e = by_weights_find(v->weights, name);
+        if (!e || verify_elements(e) != verify_parameter_size(v->params, i))
+            return base_fail(BY_ERR_FORMAT, "there is no weight %s, or it has another shape", name);
+        float *values = verify_values(e, BY_F32);
         by_status s = values ? by_params_set(v->params, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
         base_free(values);
         BY_TRY(s);
@@ -80,7 +86,11 @@ static by_status compare_output(verify_case *c, verify_graph *v, const by_weight
 
 static by_status compare_gradient(verify_case *c, verify_graph *v, const by_weight *e)
 {
-    const int i = by_params_find(v->params, e->name + strlen("grad."));
+    const char *name = e->name + strlen("grad.");
+    char input[128];
+    base_format(input, sizeof input, "input.%s", name);
+    const int weight = by_params_find(v->params, name);
+    const int i = weight < 0 ? by_params_find(v->params, input) : weight;
     if (i < 0) {
         verify_note(c, e, BY_VERDICT_FAILED, "the computation has no such input");
         return BY_OK;
@@ -101,7 +111,7 @@ by_status verify_graph_compare(verify_case *c, verify_graph *v)
         const by_weight *e = by_weights_at(c->reference, i);
         if (verify_has_prefix(e->name, "output."))
             BY_TRY(compare_output(c, v, e));
-        else if (verify_has_prefix(e->name, "grad.input."))
+        else if (verify_has_prefix(e->name, "grad."))
             BY_TRY(compare_gradient(c, v, e));
         else if (!verify_has_prefix(e->name, "input."))
             verify_note(c, e, BY_VERDICT_FAILED, "unknown kind of tensor");

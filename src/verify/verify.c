@@ -147,12 +147,16 @@ static by_status run_model(verify_case *c)
     return compare_all(c, train != NULL);
 }
 
-/* Cases that are not a model, by their class: each has a computation of its own. */
+/* Cases that are not a model, by their class or, without one, their family: each has a computation of its own. */
 static const struct {
     const char *class;
     by_status (*run)(verify_case *c);
 } kinds[] = {
     {"ContinuousCache", verify_continuous_cache},
+    {"RNN", verify_recurrent},
+    {"LSTM", verify_recurrent},
+    {"GRU", verify_recurrent},
+    {"additive attention", verify_additive_attention},
 };
 
 static by_status run_case(verify_case *c)
@@ -162,7 +166,8 @@ static by_status run_case(verify_case *c)
     if (strcmp(kind, "ngram") == 0)
         return verify_ngram(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
     BY_TRY(open_reference(c));
-    BY_TRY(base_json_string(c->settings, "class", "", &class));
+    BY_TRY(base_json_string(c->settings, "family", "", &class));
+    BY_TRY(base_json_string(c->settings, "class", class, &class));
     for (int i = 0; i < BY_COUNT(kinds); i++)
         if (strcmp(class, kinds[i].class) == 0)
             return kinds[i].run(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
