@@ -66,9 +66,10 @@ BY_API const by_top_logits *by_generator_top(const by_generator *g, int row);
  * Done within the next feed. No row has logits afterwards. */
 BY_API by_status by_generator_reorder(by_generator *g, const int32_t *from);
 
-/* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing.
- */
-BY_API void by_generator_rewind(by_generator *g, int row, int length);
+/* Forget all but the first `length` positions of a row (more than it holds: nothing happens). Costs nothing. A
+ * recurrent model has no states of earlier positions: BY_ERR_UNSUPPORTED unless `length` is 0 or what the row
+ * holds. */
+BY_API by_status by_generator_rewind(by_generator *g, int row, int length);
 
 /* Feed tokens[row] to every row that is active, then the likeliest token after it, and so on: `steps` tokens
  * a row, 32 at most, each row with room for as many. out (steps, batch) receives the likeliest token after

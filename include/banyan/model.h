@@ -117,6 +117,8 @@ BY_API bool by_model_pads_left(const by_model *m);
 BY_API bool by_model_rereads(const by_model *m);
 /* Returns false if nothing of a text can be kept for the next token: generation passes over the whole text. */
 BY_API bool by_model_has_cache(const by_model *m);
+/* Whether it keeps a state of what it has read in place of keys and values: its size does not grow with the text. */
+BY_API bool by_model_is_recurrent(const by_model *m);
 BY_API bool by_model_is_pair(const by_model *m); /* true for an encoder-decoder */
 BY_API int by_model_vocab(const by_model *m);    /* vocabulary of the output */
 /* Vocabulary of the input; differs from by_model_vocab in some encoder-decoders. */

@@ -77,15 +77,18 @@ by_status bench_decode_profile_open(bench *b)
 
 by_status bench_decode_profile_step(bench *b, double *seconds)
 {
+    const bool again = by_model_is_recurrent(b->model); /* it cannot go back to the end of the prompt */
     int32_t next[1024], out[1024];
     bool active[1024];
     if (b->o.batch > BY_COUNT(next))
         return base_fail(BY_ERR_ARGUMENT, "at most %d rows can be profiled", BY_COUNT(next));
     for (int r = 0; r < b->o.batch; r++) {
-        by_generator_rewind(b->generator, r, b->o.seq);
+        by_generator_rewind(b->generator, r, again ? 0 : b->o.seq);
         next[r] = b->tokens[r];
         active[r] = true;
     }
+    if (again)
+        BY_TRY(by_generator_feed(b->generator, b->rows, b->lengths));
     bench_clear_nodes(b);
     BY_TRY(by_generator_greedy(b->generator, next, active, 1, out));
     *seconds = 0;

@@ -43,7 +43,8 @@ static int ring_of(const by_generator *g, int room)
 {
     const int memory = by_model_memory(g->model), seen = memory + 1 + gen_widths[g->n_widths - 1];
     const int pages = (seen + RING_PAGE - 1) / RING_PAGE + 1;
-    return memory > 0 && g->beams == 1 && pages * RING_PAGE < room ? pages : 0;
+    return memory > 0 && !by_model_is_recurrent(g->model) && g->beams == 1 && pages * RING_PAGE < room ? pages
+                                                                                                       : 0;
 }
 
 static by_status make_ring(by_generator *g, int room)
@@ -96,8 +97,11 @@ static by_status make_input(by_generator *g)
     in->from = base_alloc_zero(rows, sizeof *in->from);
     in->pages = base_alloc_zero(rows * (size_t)g->columns, sizeof *in->pages);
     in->sources = base_alloc_zero(rows, sizeof *in->sources);
-    return in->acts && in->rows && in->tokens && in->positions && in->past && in->pick && in->from &&
-                   in->pages && in->sources
+    in->reads = base_alloc_zero(rows, sizeof *in->reads);
+    in->places = base_alloc_zero(rows, sizeof *in->places);
+    in->valid = base_alloc_zero(all, sizeof *in->valid);
+    return in->reads && in->places && in->valid && in->acts && in->rows && in->tokens && in->positions &&
+                   in->past && in->pick && in->from && in->pages && in->sources
                ? BY_OK
                : BY_ERR_MEMORY;
 }
@@ -118,6 +122,7 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
         g->rows[b].from = b;
     BY_TRY(make_store(g, spec->page, spec->pages, spec->endless));
     BY_TRY(make_input(g));
+    g->store->rows = g->batch;
     if (!by_model_has_cache(g->model) && !(g->whole = gen_whole_new(g)))
         return base_error_status();
     return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0);
@@ -164,9 +169,9 @@ void by_generator_free(by_generator *g)
     gen_whole_free(g->whole);
     gen_free_top(&g->out);
     gen_drop_sequences(g);
-    void *const host[] = {g->table,     g->rows,       g->in.acts,        g->in.rows,
-                          g->in.tokens, g->in.pages,   g->in.positions,   g->in.past,
-                          g->in.pick,   g->in.from,    g->in.sources,     g->out.logits,
+    void *const host[] = {g->in.reads,  g->in.places,  g->in.valid,       g->table,       g->rows,
+                          g->in.acts,   g->in.rows,    g->in.tokens,      g->in.pages,    g->in.positions,
+                          g->in.past,   g->in.pick,    g->in.from,        g->in.sources,  g->out.logits,
                           g->out.fresh, g->greedy.out, g->sources.tokens, g->sources.mask};
     for (int i = 0; i < BY_COUNT(host); i++)
         base_free(host[i]);
@@ -277,13 +282,17 @@ const by_top_logits *by_generator_top(const by_generator *g, int row)
     return has_row(g, row) && g->rows[row].known && g->out.top ? &g->rows[row].top : NULL;
 }
 
-void by_generator_rewind(by_generator *g, int row, int length)
+by_status by_generator_rewind(by_generator *g, int row, int length)
 {
     if (!has_row(g, row) || length < 0 || length >= g->rows[row].past || (g->ring && length > 0))
-        return;
+        return BY_OK;
+    if (length > 0 && by_model_is_recurrent(g->model))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "row %d holds %d tokens; %s keeps no state of the first %d to go back to", row,
+                         g->rows[row].past, by_model_title(g->model), length);
     g->rows[row].past = length;
     g->rows[row].known = false;
-    gen_reserve(g, NULL);
+    return gen_reserve(g, NULL);
 }
 
 int by_generator_length(const by_generator *g, int row)

@@ -24,6 +24,8 @@ typedef struct gen_pass {
     by_tensor *pages;            /* (B, columns); NULL: all rows in order, each in its page */
     by_tensor *from;             /* (B) whose positions a row takes over first; NULL: rows stay */
     by_tensor *sources;          /* (B / beams) whose source a group has; NULL: its own, or there are none */
+    by_tensor *reads, *valid;    /* of recurrent models: by_cache, */
+    by_tensor *places;           /* and (batch); NULL: all rows in order */
     by_tensor *logits;           /* (B, V) there */
     by_tensor *features;         /* (B, T, C); NULL: nobody watches */
     by_tensor *best, *ids, *lse; /* (B, k), (B, k), (B): the highest of them; NULL with k = 0 */
@@ -58,6 +60,8 @@ typedef struct gen_input {
     int32_t *tokens, *positions; /* (B, widest) */
     int32_t *past, *pick, *from; /* (B) */
     int32_t *pages, *sources;    /* (B, columns), (groups) */
+    int32_t *reads, *places;     /* (B) */
+    int32_t *valid;              /* (B, widest) */
 } gen_input;
 
 /* What comes out of passes: of every sequence, and of the last pass. */

@@ -89,6 +89,7 @@ static by_status run_loop(by_generator *g, gen_pass *p, const int32_t *tokens, c
     for (int i = 0; i < p->rows; i++) {
         const int b = g->in.rows[i];
         g->in.tokens[i] = active[b] ? tokens[b] : 0;
+        g->in.valid[i] = active[b];
         g->in.past[i] = g->rows[b].past;
         g->in.positions[i] = first + BY_MIN(g->rows[b].past, last);
     }

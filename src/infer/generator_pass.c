@@ -78,12 +78,40 @@ by_status gen_reserve(by_generator *g, const int *more)
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
+static void view_states(const by_generator *g, by_graph *graph, gen_pass *p, by_cache *c)
+{
+    const int64_t shape[2] = {p->rows, BY_MAX(p->width, 1)}, all = g->batch;
+    c->reads = p->reads = by_input(graph, "reads", BY_I32, 1, shape);
+    c->valid = p->valid = by_input(graph, "valid", BY_I32, 2, shape);
+    if (p->rows < g->batch)
+        c->places = p->places = by_input(graph, "places", BY_I32, 1, &all);
+}
+
+/* Every row goes on from its own state or from that of the row it takes over. Sequences outside the pass keep theirs. */
+static by_status write_states(by_generator *g, gen_pass *p)
+{
+    const size_t rows = (size_t)p->rows * sizeof(int32_t);
+    gen_input *in = &g->in;
+    for (int b = 0; b < g->batch; b++)
+        in->places[b] = p->rows + b;
+    for (int i = 0; i < p->rows; i++) {
+        in->reads[i] = g->rows[in->rows[i]].from;
+        in->places[in->rows[i]] = i;
+    }
+    BY_TRY(by_write(p->program, p->reads, in->reads, rows));
+    BY_TRY(by_write(p->program, p->valid, in->valid, rows * (size_t)BY_MAX(p->width, 1)));
+    return p->places ? by_write(p->program, p->places, in->places, (size_t)g->batch * sizeof *in->places)
+                     : BY_OK;
+}
+
 by_cache gen_view(by_generator *g, by_graph *graph, gen_pass *p, by_tensor *past)
 {
     const int groups = g->batch / g->beams, some = p->rows / g->beams;
     by_cache c = {.store = g->store, .past = past, .from = p->from, .beams = p->reorders ? g->beams : 1};
     if (p->rows < g->batch || g->columns > 1)
         c.pages = p->pages = by_input(graph, "pages", BY_I32, 2, (int64_t[]){p->rows, g->columns});
+    if (by_model_is_recurrent(g->model))
+        view_states(g, graph, p, &c);
     if (!gen_has_sources(g))
         return c;
     c.beams = g->beams;
@@ -105,6 +133,8 @@ by_status gen_write_view(by_generator *g, gen_pass *p)
                row);
     if (p->pages)
         BY_TRY(by_write(p->program, p->pages, g->in.pages, (size_t)p->rows * row));
+    if (p->reads)
+        BY_TRY(write_states(g, p));
     for (int i = 0; p->sources && i < (int)groups; i++)
         g->in.sources[i] = g->in.rows[i * g->beams] / g->beams;
     return p->sources ? by_write(p->program, p->sources, g->in.sources, groups * sizeof(int32_t)) : BY_OK;
@@ -210,6 +240,7 @@ static void fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *
         const gen_row *r = &g->rows[b];
         for (int t = 0; t < p->width; t++) {
             in->tokens[i * p->width + t] = t < r->take ? tokens[b][r->fed + t] : 0;
+            in->valid[i * p->width + t] = t < r->take;
             in->positions[i * p->width + t] =
                 first + BY_MIN(r->past + BY_MIN(t, BY_MAX(r->take - 1, 0)), last);
         }

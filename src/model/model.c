@@ -252,6 +252,11 @@ bool by_model_has_cache(const by_model *m)
     return m && !m->arch->no_cache && !m->arch->rereads;
 }
 
+bool by_model_is_recurrent(const by_model *m)
+{
+    return m && m->arch->recurrent;
+}
+
 bool by_model_is_pair(const by_model *m)
 {
     return m && m->arch->pretrained == BY_TASK_SEQ2SEQ;

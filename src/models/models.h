@@ -180,6 +180,7 @@ typedef struct arch_family {
     bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
     bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
     bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
+    bool recurrent;   /* of a text it has read it keeps a state, and no keys and values */
     int segments;     /* that a text may have, where no key says it; 0: as the keys say */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */

@@ -1,7 +1,15 @@
 /* cache.c - the store of keys and values, and attention over views of it (see cache.h). */
 #include "nn/cache.h"
 
+#include <string.h>
+
 #include "graph/graph.h"
+
+struct nn_named {
+    char *name;
+    by_memory *memory;
+    nn_named *next;
+};
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
@@ -33,12 +41,23 @@ static void free_pairs(nn_pairs *p)
     base_free(p->values);
 }
 
+static void free_named(nn_named *n)
+{
+    for (nn_named *next; n; n = next) {
+        next = n->next;
+        by_memory_free(n->memory);
+        base_free(n->name);
+        base_free(n);
+    }
+}
+
 void nn_store_free(nn_store *s)
 {
     if (!s)
         return;
     free_pairs(&s->own);
     free_pairs(&s->cross);
+    free_named(s->named);
     base_free(s->free);
     base_free(s);
 }
@@ -53,7 +72,10 @@ static size_t pairs_bytes(const nn_pairs *p)
 
 size_t nn_store_bytes(const nn_store *s)
 {
-    return pairs_bytes(&s->own) + pairs_bytes(&s->cross);
+    size_t bytes = pairs_bytes(&s->own) + pairs_bytes(&s->cross);
+    for (const nn_named *n = s->named; n; n = n->next)
+        bytes += by_memory_bytes(n->memory);
+    return bytes;
 }
 
 int32_t nn_page_take(nn_store *s)
@@ -102,6 +124,69 @@ static bool states_of(by_graph *g, by_device *d, nn_pairs *p, int i, const int64
     state[0] = by_state(g, "k_cache", type, 3, shape, p->keys[i]);
     state[1] = by_state(g, "v_cache", type, 3, shape, p->values[i]);
     return true;
+}
+
+/* ---- memory by name -------------------------------------------------------------------------- */
+
+static nn_named *add_named(nn_store *s, const char *name, size_t bytes)
+{
+    nn_named *n = base_alloc_zero(1, sizeof *n);
+    if (!n)
+        return NULL;
+    n->name = base_strdup(name);
+    n->memory = by_memory_new(s->device, bytes);
+    if (!n->name || !n->memory) {
+        free_named(n);
+        return NULL;
+    }
+    n->next = s->named;
+    return s->named = n;
+}
+
+by_tensor *nn_cache_state(by_graph *g, const by_cache *c, const char *name, by_dtype type, int rank,
+                          const int64_t *shape, int64_t room)
+{
+    nn_named *n = c->store->named;
+    int64_t elements = 1;
+    if (by_graph_status(g) != BY_OK)
+        return NULL;
+    while (n && strcmp(n->name, name) != 0)
+        n = n->next;
+    if (!n && !(n = add_named(c->store, name, (size_t)room * by_dtype_size(type))))
+        return by_graph_fail(g, "%s: no memory for the states of %lld sequences", name,
+                             (long long)c->store->rows);
+    for (int i = 0; i < rank; i++)
+        elements *= shape[i];
+    if ((size_t)elements * by_dtype_size(type) > by_memory_bytes(n->memory))
+        return by_graph_fail(g, "%s: the state was made for fewer elements", name);
+    return by_state(g, n->name, type, rank, shape, n->memory);
+}
+
+static by_tensor *source_state(by_graph *g, const by_cache *c, const char *name, by_dtype type, int64_t width,
+                               bool lengthy)
+{
+    const nn_store *s = c->store;
+    const int64_t many[3] = {s->sources, c->source_length, width}, one[2] = {s->sources, width};
+    return nn_cache_state(g, c, name, type, lengthy ? 3 : 2, lengthy ? many : one,
+                          s->sources * width * (lengthy ? s->source_room : 1));
+}
+
+void nn_cache_put(by_graph *g, const by_cache *c, const char *name, by_tensor *x, bool lengthy)
+{
+    by_store(g, x, source_state(g, c, name, by_type(x), by_dim(x, -1), lengthy));
+}
+
+by_tensor *nn_cache_get(by_graph *g, const by_cache *c, const char *name, by_dtype type, int64_t width,
+                        bool lengthy)
+{
+    by_tensor *all = source_state(g, c, name, type, width, lengthy);
+    if (!c->sources)
+        return all;
+    const int64_t groups = by_dim(c->sources, 0), length = c->source_length;
+    if (!lengthy)
+        return by_gather(g, all, c->sources);
+    by_tensor *flat = by_reshape(g, all, 2, (int64_t[]){-1, length * width});
+    return by_reshape(g, by_gather(g, flat, c->sources), 3, (int64_t[]){groups, length, width});
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */

@@ -17,13 +17,18 @@ typedef struct nn_pairs {
     int layers;
 } nn_pairs;
 
+/* Memory under a name: the state of every sequence, or what an encoder leaves of every source. */
+typedef struct nn_named nn_named;
+
 /* The memory is made when the first graph asks for it: only then are layers and widths known. */
 typedef struct nn_store {
     by_device *device;
+    int64_t rows;                 /* sequences, each of which may have states */
     int64_t pages, page;          /* number of pages, and positions of one */
     int64_t sources, source_room; /* of encoder-decoders: sources, and positions of one; otherwise 0 */
     nn_pairs own, cross;          /* (pages, page, C), (sources, source_room, C) */
-    int32_t *free;                /* (pages) the pages that nobody has, the next one last */
+    nn_named *named;
+    int32_t *free; /* (pages) the pages that nobody has, the next one last */
     int n_free;
 } nn_store;
 /* All pages are free. NULL on failure. */
@@ -44,7 +49,22 @@ struct by_cache {
     int64_t source_length;  /* S: of all sources at present */
     by_tensor *source_mask; /* (B / beams, S) i32 */
     by_tensor *sources;     /* (B / beams) i32: the source of every group; NULL: group i has source i */
+    /* recurrent models: every sequence has a state (carried_state.h) */
+    by_tensor *reads;  /* (B) i32: the sequence whose state row b goes on from */
+    by_tensor *places; /* (sequences) i32: what the state of each becomes, as a row of [the new states of the
+                          B rows, the old states of all sequences]; NULL: row b is sequence b */
+    by_tensor *valid;  /* (B, T) i32: 0 where a token is padding, which must not change a state */
 };
+
+/* The memory of that name as a state of this graph. The first graph that asks makes it, with room for `room` elements;
+ * shapes may differ from graph to graph as long as they fit. */
+by_tensor *nn_cache_state(by_graph *g, const by_cache *c, const char *name, by_dtype type, int rank,
+                          const int64_t *shape, int64_t room);
+/* Keep a tensor (sources, ...) that the encoder gives, and read it: (B / beams, ...), the source of every group. With
+ * a second axis of S, whose length may change, `lengthy` is true. */
+void nn_cache_put(by_graph *g, const by_cache *c, const char *name, by_tensor *x, bool lengthy);
+by_tensor *nn_cache_get(by_graph *g, const by_cache *c, const char *name, by_dtype type, int64_t width,
+                        bool lengthy);
 
 /* Attention of q, k and v, or of q, k and v in one when k and v are NULL; over the cache unless that is NULL,
  * where the new keys and values are added. */
