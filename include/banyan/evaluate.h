@@ -21,7 +21,8 @@ typedef struct by_perplexity_result {
     int64_t bytes;     /* of the text they stand for; 0 when unknown */
     int64_t windows;
     int seq, stride; /* of the windows, as chosen */
-    int memory;      /* positions that were remembered from one segment to the next; 0: windows are apart */
+    bool carried;    /* a state went from one segment to the next; otherwise windows are apart */
+    int memory;      /* positions that it remembered; 0: the state of a recurrent network, or none */
     double seconds;
 } by_perplexity_result;
 

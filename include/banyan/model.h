@@ -158,7 +158,9 @@ BY_API by_status by_model_shift(const by_model *m, const int32_t *targets, int b
 
 /* ---- streams ------------------------------------------------------------------------------------  */
 
-/* Positions that the model remembers from earlier segments; 0: it carries no state. */
+/* Whether the model carries a state from segment to segment: a memory, or the state of a recurrent network. */
+BY_API bool by_model_carries(const by_model *m);
+/* Positions that the model remembers from earlier segments; 0: it has no memory of positions. */
 BY_API int by_model_memory(const by_model *m);
 /* Sets that number, which no parameter depends on: evaluation often uses a longer memory than training. Passes and
  * streams that exist keep theirs. BY_ERR_UNSUPPORTED for a model without a memory. */

@@ -241,7 +241,8 @@ static int print_perplexity(const evaluation *e, const by_perplexity_result *r, 
         printf("loss %.4f   perplexity %.4f   bits per token %.4f", loss, exp(loss), bits);
         if (isfinite(per_byte))
             printf("   bits per byte %.4f", per_byte);
-        printf("\n%lld tokens in %s of %d", (long long)r->tokens, r->memory ? "segments" : "windows", r->seq);
+        printf("\n%lld tokens in %s of %d", (long long)r->tokens, r->carried ? "segments" : "windows",
+               r->seq);
         if (r->memory)
             printf(" with a memory of %d", r->memory);
         printf(", %.1f s, %.0f tokens per second\n", r->seconds, speed);

@@ -176,7 +176,7 @@ static by_status on_token(void *user, int32_t token, int32_t next, double nats, 
 static by_perplexity_spec in_order(const by_model *m, const by_perplexity_spec *spec)
 {
     by_perplexity_spec s = *spec;
-    if (by_model_memory(m) > 0 && !s.apart && s.stride == 0)
+    if (by_model_carries(m) && !s.apart && s.stride == 0)
         s.batch = 1;
     return s;
 }

@@ -96,7 +96,7 @@ static by_status check(windows *w)
 {
     by_perplexity_spec *s = &w->spec;
     const int context = by_model_context(w->model);
-    const bool remembers = by_model_memory(w->model) > 0;
+    const bool remembers = by_model_carries(w->model);
     if (s->bins < 0 || (s->bins && (!s->bin_nats || !s->bin_tokens)))
         return base_fail_missing("place for the losses by position");
     if (by_model_task(w->model) != BY_TASK_LM)
@@ -109,10 +109,10 @@ static by_status check(windows *w)
     if (s->seq > context && !remembers)
         return base_fail(BY_ERR_ARGUMENT, "windows of %d tokens: the model's context is %d", s->seq, context);
     s->seq = s->seq > 0 ? s->seq : context;
-    if (remembers && !s->apart && s->stride == 0)
-        w->result->memory = by_model_memory(w->model);
+    w->result->carried = remembers && !s->apart && s->stride == 0;
+    w->result->memory = w->result->carried ? by_model_memory(w->model) : 0;
     s->stride = s->stride > 0 ? s->stride : s->seq;
-    s->batch = s->batch > 0 ? s->batch : w->result->memory ? 1 : 8;
+    s->batch = s->batch > 0 ? s->batch : w->result->carried ? 1 : 8;
     if (s->stride > s->seq)
         return base_fail(BY_ERR_ARGUMENT,
                          "a stride of %d, more than a window of %d tokens, would leave some out", s->stride,
@@ -173,7 +173,7 @@ static by_status compile(windows *w)
     w->result->stride = s->stride = BY_MIN(s->stride, s->seq);
     w->each = w->heard || s->bins > 0;
     BY_TRY(make_rows(w));
-    if (w->result->memory && !(w->stream = by_stream_new(w->model, s->batch)))
+    if (w->result->carried && !(w->stream = by_stream_new(w->model, s->batch)))
         return base_error_status();
     const by_batch like = batch_of(w);
     w->pass = by_pass_new(

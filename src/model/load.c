@@ -91,6 +91,9 @@ static bool is_head(const by_model *m, const char *name)
 
 static bool in_body(const by_model *m, const char *name)
 {
+    for (const char *const *o = m->arch->outside; o && *o; o++)
+        if (strip(unwrap(name), *o) != unwrap(name))
+            return false;
     return strncmp(unwrap(name), prefix_of(m), strlen(prefix_of(m))) == 0;
 }
 

@@ -8,6 +8,11 @@ int by_model_memory(const by_model *m)
     return m ? (int)arch_config_get(m->arch, m->config, ARCH_ROLE_MEMORY) : 0;
 }
 
+bool by_model_carries(const by_model *m)
+{
+    return m && (m->arch->carries || by_model_memory(m) > 0);
+}
+
 by_status by_model_set_memory(by_model *m, int positions)
 {
     if (!m)
@@ -30,7 +35,7 @@ by_stream *by_stream_new(by_model *m, int batch)
         base_fail(BY_ERR_ARGUMENT, "a stream of %d texts is not possible", batch);
         return NULL;
     }
-    if (by_model_memory(m) <= 0) {
+    if (!by_model_carries(m)) {
         base_fail(BY_ERR_UNSUPPORTED, "a %s carries no state from segment to segment", by_model_class(m));
         return NULL;
     }

@@ -139,7 +139,9 @@ typedef struct arch_family {
     by_task pretrained;                 /* its task from scratch */
     const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
     arch_training training;
-    const char *prefix;        /* of the body's parameters when a head is there: "transformer." */
+    const char *prefix; /* of the body's parameters when a head is there: "transformer." */
+    const char *const
+        *outside; /* where the prefix is "": how names that are not the body's begin; NULL at the end */
     const char *answer_prefix; /* the same where the class for answers has another; NULL: none */
     const char *head, *table;  /* weights of the head over the vocabulary, and the table it may be tied to */
     const char *target_table;  /* the same where the two texts have tables of their own; NULL: none */
@@ -179,6 +181,7 @@ typedef struct arch_family {
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
     bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
+    bool carries;     /* a state goes from one piece of a text to the next */
     bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
     bool recurrent;   /* of a text it has read it keeps a state, and no keys and values */
     int segments;     /* that a text may have, where no key says it; 0: as the keys say */
@@ -198,7 +201,7 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer;
+    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);

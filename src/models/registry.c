@@ -17,6 +17,8 @@ static const arch_family *const architectures[] = {
     &arch_longformer,  &arch_big_bird,
     &arch_transfo_xl,  &arch_reformer,
     &arch_xlnet,       &arch_sparse_transformer,
+    &arch_rnn,         &arch_lstm,
+    &arch_gru,
 };
 
 int arch_count(void)

@@ -19,10 +19,10 @@ static by_tensor *direction(by_graph *g, by_tensor *x, const nn_recurrent_spec *
 {
     const int64_t wide = gr_cell_gates(s->cell) * s->width, in = by_dim(x, -1);
     const int state = layer * (s->both ? 2 : 1) + d;
-    by_tensor *w_ih = param(g, "weight_ih", layer, d, 2, (int64_t[]){wide, in}, s->width);
-    by_tensor *w_hh = param(g, "weight_hh", layer, d, 2, (int64_t[]){wide, s->width}, s->width);
-    by_tensor *b_ih = s->no_bias ? NULL : param(g, "bias_ih", layer, d, 1, &wide, s->width);
-    by_tensor *b_hh = s->no_bias ? NULL : param(g, "bias_hh", layer, d, 1, &wide, s->width);
+    by_tensor *w_ih = param(g, "weight_ih", s->first + layer, d, 2, (int64_t[]){wide, in}, s->width);
+    by_tensor *w_hh = param(g, "weight_hh", s->first + layer, d, 2, (int64_t[]){wide, s->width}, s->width);
+    by_tensor *b_ih = s->no_bias ? NULL : param(g, "bias_ih", s->first + layer, d, 1, &wide, s->width);
+    by_tensor *b_hh = s->no_bias ? NULL : param(g, "bias_hh", s->first + layer, d, 1, &wide, s->width);
     by_tensor *gates = by_linear(g, x, w_ih, b_ih, NULL); /* (B, T, G*H) */
     return by_recurrent(g, gates, w_hh, b_hh,
                         &(by_recurrent_spec){.cell = s->cell,

@@ -8,6 +8,7 @@
 typedef struct nn_recurrent_spec {
     by_cell cell;
     int layers;
+    int first;           /* the number of the first layer in names */
     int64_t width;       /* H, of the state */
     bool both;           /* both directions: y is (B, T, 2 H), forward then backward */
     bool no_bias;        /* neither b_ih nor b_hh */

@@ -85,7 +85,7 @@ static by_status make_stream_rows(train_dataset *d, const by_run_spec *s, bool c
 by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const by_model *m, bool held)
 {
     if (d->kind == DATA_OBJECTIVE_LM)
-        return make_stream_rows(d, s, by_model_memory(m) > 0, held);
+        return make_stream_rows(d, s, by_model_carries(m), held);
     const int32_t no_padding = by_model_pad(m) == 0;
     data_objective_spec spec = {.kind = d->kind,
                                 .seq = s->seq,
@@ -99,7 +99,7 @@ by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const
                                 .batch = s->batch,
                                 .block = s->objective.block,
                                 .one_way = s->objective.one_way,
-                                .follows = by_model_memory(m) > 0,
+                                .follows = by_model_carries(m),
                                 .budget = s->batch_tokens};
     by_model_positions(m, &no_padding, 1, 1, &spec.first_position);
     d->rows = data_objective_new(&d->train_part, d->tokenizer, &spec);

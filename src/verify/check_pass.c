@@ -171,7 +171,7 @@ static by_status take_named(verify_case *c)
 static by_status run_pass(verify_case *c, by_pass **pass, by_stream **stream, bool gradients)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
-    if (by_model_memory(c->model) > 0 && !(b.stream = *stream = by_stream_new(c->model, c->batch)))
+    if (by_model_carries(c->model) && !(b.stream = *stream = by_stream_new(c->model, c->batch)))
         return base_error_status();
     b.choices = c->choices;
     by_batch_put_source(&b, c->source_seq, c->source, c->source_mask);
