@@ -10,7 +10,7 @@ int by_model_memory(const by_model *m)
 
 bool by_model_carries(const by_model *m)
 {
-    return m && (m->arch->carries || by_model_memory(m) > 0);
+    return m && ((m->arch->recurrent && !by_model_is_pair(m)) || by_model_memory(m) > 0);
 }
 
 by_status by_model_set_memory(by_model *m, int positions)

@@ -181,7 +181,6 @@ typedef struct arch_family {
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
     bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
-    bool carries;     /* a state goes from one piece of a text to the next */
     bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
     bool recurrent;   /* of a text it has read it keeps a state, and no keys and values */
     int segments;     /* that a text may have, where no key says it; 0: as the keys say */

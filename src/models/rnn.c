@@ -94,8 +94,12 @@ typedef struct part {
 static const nn_carry *part_of(part *p, const by_model_io *io, char which, int layer, by_tensor *x, int width)
 {
     base_format(p->name, sizeof p->name, "%c.%d", which, layer);
-    p->carry = (nn_carry){
-        .stream = io->stream, .name = p->name, .batch = by_dim(x, 0), .width = width, .type = by_type(x)};
+    p->carry = (nn_carry){.stream = io->stream,
+                          .cache = io->cache,
+                          .name = p->name,
+                          .batch = by_dim(x, 0),
+                          .width = width,
+                          .type = by_type(x)};
     return &p->carry;
 }
 
@@ -116,7 +120,7 @@ static by_tensor *layer(by_graph *g, by_tensor *x, const rnn_config *c, by_cell 
                                           .width = c->width,
                                           .both = c->both,
                                           .no_bias = !c->bias,
-                                          .mask = by_io_input(io, "mask"),
+                                          .mask = nn_carry_mask(io->cache, by_io_input(io, "mask")),
                                           .h = s->h,
                                           .c = lstm ? s->c : NULL,
                                           .last_h = s->last_h,
@@ -194,8 +198,8 @@ static const char *const outside[] = {"decoder.", "classifier.", NULL};
     .pretrained = BY_TASK_LM, .training = {.rate = 1, .clip = 0.25, .no_decay = true}, .prefix = "",     \
     .outside = outside, .head = "decoder.weight", .table = "encoder.weight",                             \
     .head_offset = offsetof(rnn_config, head), .aliases = aliases, .keys = keys, .tokens = {-1, -1, -1}, \
-    .unlimited = true, .carries = true, .no_cache = true, .config_size = sizeof(rnn_config),             \
-    .presets = presets, .n_presets = BY_COUNT(presets), .adjust = adjust
+    .unlimited = true, .recurrent = true, .config_size = sizeof(rnn_config), .presets = presets,         \
+    .n_presets = BY_COUNT(presets), .adjust = adjust
 
 const arch_family arch_rnn = {
     .family = "rnn",

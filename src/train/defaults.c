@@ -40,7 +40,7 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
         return s;
     }
     const char *name = objective ? objective : a->objective;
-    if (a->pretrained == BY_TASK_SEQ2SEQ || a->carries)
+    if (a->pretrained == BY_TASK_SEQ2SEQ || a->recurrent)
         s.shape.dropout = -1;
     s.shape.pre_norm = a->training.pre_norm;
     s.optimizer.kind = optimizer_of(&a->training);
