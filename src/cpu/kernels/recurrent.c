@@ -1,8 +1,11 @@
-/* recurrent.c - recurrent layers over whole sequences, and their gradients. At each position a product of all
- * states with W_hh, then the cell, row by row. */
+/* recurrent.c - recurrent layers over whole sequences, and their gradients. Over few positions: at each a product of all
+ * states with W_hh, then the cell, row by row. Over more, see recurrent_packed.h. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/gemm_select.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 /* A node of either op. */
 typedef struct sequence {
@@ -36,6 +39,74 @@ static bool is_masked(const sequence *s, int64_t row, int64_t t)
     return s->mask && s->mask[row * s->length + t] == 0;
 }
 
+/* Packing reads and writes the weights once more, which fewer positions do not pay for. */
+enum { PACK_LENGTH = 4 };
+
+static bool is_packed(const sequence *s)
+{
+    return s->length >= PACK_LENGTH;
+}
+
+static inline int thread_id(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+static inline int team_size(void)
+{
+#ifdef _OPENMP
+    return omp_get_num_threads();
+#else
+    return 1;
+#endif
+}
+
+static inline void team_wait(int64_t team)
+{
+    if (team > 1) {
+#pragma omp barrier
+    }
+}
+
+/* A barrier at each position wants some work between two. */
+static inline int team_threads(const gr_exec *e, const sequence *s)
+{
+    return s->batch * s->wide * s->width < 65536 ? 1 : e->threads;
+}
+
+/* Rows of a tile with 2, 3 and 4 vectors of columns: as many accumulators as fit in registers. */
+#define TWO(v)    ROWS_CASE(1, v) ROWS_CASE(2, v)
+#define THREE(v)  TWO(v) ROWS_CASE(3, v)
+#define SIX(v)    THREE(v) ROWS_CASE(4, v) ROWS_CASE(5, v) ROWS_CASE(6, v)
+#define EIGHT(v)  SIX(v) ROWS_CASE(7, v) ROWS_CASE(8, v)
+#define TWELVE(v) EIGHT(v) ROWS_CASE(9, v) ROWS_CASE(10, v) ROWS_CASE(11, v) ROWS_CASE(12, v)
+#if BY_ISA_LEVEL >= 2
+enum { REC_ROWS_2 = 12, REC_ROWS_3 = 8, REC_ROWS_4 = 6 };
+#define REC_CASES_2 TWELVE(2)
+#define REC_CASES_3 EIGHT(3)
+#define REC_CASES_4 SIX(4)
+#else
+enum { REC_ROWS_2 = 6, REC_ROWS_3 = 3, REC_ROWS_4 = 2 };
+#define REC_CASES_2 SIX(2)
+#define REC_CASES_3 THREE(3)
+#define REC_CASES_4 TWO(4)
+#endif
+
+typedef float rec_vec_float __attribute__((vector_size(BY_VECTOR_BYTES), aligned(4), may_alias));
+#define R float
+#include "cpu/kernels/recurrent_tile.h"
+#undef R
+#if BY_ISA_LEVEL == 0
+typedef double rec_vec_double __attribute__((vector_size(BY_VECTOR_BYTES), aligned(8), may_alias));
+#define R double
+#include "cpu/kernels/recurrent_tile.h"
+#undef R
+#endif
+
 #define ROUND64(bytes) (((size_t)(bytes) + 63) / 64 * 64)
 
 #define BY_TEMPLATE "cpu/kernels/recurrent.c"
@@ -56,6 +127,12 @@ static by_status plan_forward(gr_exec *e, gr_node *n)
     return n->plan ? BY_OK : base_error_status();
 }
 
+/* The gradients of gates and of the hidden product lie where the packed weights meet them: in the outputs. */
+static bool is_packed_back(const gr_node *n, const sequence *s)
+{
+    return is_packed(s) && n->out[GR_REC_DGATES] && (s->cell != BY_CELL_GRU || n->out[GR_REC_DHIDDEN]);
+}
+
 static by_status plan_backward(gr_exec *e, gr_node *n)
 {
     const by_tensor *y = n->in[GR_REC_GRAD_Y], *w = n->in[GR_REC_GRAD_W];
@@ -73,7 +150,9 @@ by_status KERNEL(recurrent)(gr_exec *e, gr_node *n)
 {
     const sequence s = sequence_of(n, n->in[GR_REC_GATES], n->in[GR_REC_MASK]);
     if (e->planning)
-        return plan_forward(e, n);
+        return is_packed(&s) ? BY_OK : plan_forward(e, n);
+    if (is_packed(&s))
+        BY_DISPATCH(n->in[GR_REC_GATES]->type, forward_packed, e, n, &s);
     BY_DISPATCH(n->in[GR_REC_GATES]->type, forward, e, n, &s)
 }
 
@@ -81,7 +160,9 @@ by_status KERNEL(recurrent_grad)(gr_exec *e, gr_node *n)
 {
     const sequence s = sequence_of(n, n->in[GR_REC_GRAD_Y], n->in[GR_REC_GRAD_MASK]);
     if (e->planning)
-        return plan_backward(e, n);
+        return is_packed_back(n, &s) ? BY_OK : plan_backward(e, n);
+    if (is_packed_back(n, &s))
+        BY_DISPATCH(n->in[GR_REC_GRAD_Y]->type, backward_packed, e, n, &s);
     BY_DISPATCH(n->in[GR_REC_GRAD_Y]->type, backward, e, n, &s)
 }
 
@@ -311,5 +392,7 @@ static by_status FN(backward)(gr_exec *e, gr_node *n, const sequence *s)
     cpu_scratch_give(e->device, memory);
     return status;
 }
+
+#include "cpu/kernels/recurrent_packed.h"
 
 #endif
