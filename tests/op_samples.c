@@ -1587,6 +1587,7 @@ static const recurrent_case recurrent_cases[] = {
     {BY_CELL_LSTM, 17, 6, 70, .states = true, .masked = true}, /* several threads and tiles */
     {BY_CELL_GRU, 21, 5, 83, .masked = true},
     {BY_CELL_TANH, 19, 6, 150, .reverse = true},
+    {BY_CELL_LSTM, 33, 2, 180, .states = true}, /* more rows and longer ones than a block of a GPU holds */
 };
 
 /* Small weights: with large ones the states saturate. */

@@ -1,6 +1,7 @@
-/* recurrent.cu - recurrent layers over whole sequences and their gradients: one kernel for each position, which
- * multiplies the states with W_hh and applies the cell. */
-#include "cuda/kernels/recurrent.cuh"
+/* recurrent.cu - recurrent layers over whole sequences and their gradients. One kernel goes through all positions, if W_hh
+ * fits into the shared memory of all multiprocessors (recurrent_resident.cuh). Otherwise, and for a single position, there is
+ * a kernel for each, which multiplies the states with W_hh and applies the cell. */
+#include "cuda/kernels/recurrent_resident.cuh"
 
 enum { SIDE = 16, MOST_GATES = 4 }; /* rows and units of a block */
 
@@ -20,13 +21,17 @@ template <class T> static T *room_of(by_tensor *t)
 
 /* ---- forward ------------------------------------------------------------------------------------ */
 
+/* The gaps after rows are zeros. */
 template <class T> static __global__ void begin_states(recurrent_args<T> a)
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int64_t)a.batch * a.width)
+    if (i >= (int64_t)a.batch * a.pitch)
         return;
-    a.state[0][i] = a.h0 ? a.h0[i] : from_float<T>(0);
-    a.c[i] = a.c0 ? to_float(a.c0[i]) : 0.0f;
+    const int64_t row = i / a.pitch, unit = i % a.pitch, at = row * a.width + unit;
+    a.state[0][i] = unit < a.width && a.h0 ? a.h0[at] : from_float<T>(0);
+    a.state[1][i] = from_float<T>(0);
+    if (unit < a.width)
+        a.c[at] = a.c0 ? to_float(a.c0[at]) : 0.0f;
 }
 
 /* A block has SIDE rows and SIDE units with all their gates. */
@@ -40,7 +45,7 @@ template <class T> static __global__ void forward_step(recurrent_args<T> a, int 
     float sum[MOST_GATES] = {0, 0, 0, 0};
     for (int k0 = 0; k0 < a.width; k0 += SIDE) {
         const int k = k0 + tx;
-        h[ty][tx] = row < a.batch && k < a.width ? to_float(state[(int64_t)row * a.width + k]) : 0.0f;
+        h[ty][tx] = row < a.batch && k < a.width ? to_float(state[(int64_t)row * a.pitch + k]) : 0.0f;
         for (int g = 0; g < gates; g++)
             w[g][ty][tx] = mine < a.width && k < a.width
                                ? to_float(a.w[((int64_t)g * a.width + mine) * a.width + k])
@@ -82,14 +87,22 @@ template <class T> static recurrent_args<T> forward_args(const gr_node *n)
 template <class T> static by_status forward(cuda_exec *x, gr_node *n)
 {
     recurrent_args<T> a = forward_args<T>(n);
-    const int64_t count = (int64_t)a.batch * a.width;
+    layer_shape s = {};
+    const bool resident =
+        a.length > 1 && layer_shape_of(x->cuda, sizeof(T), a.cell, a.batch, a.width, false, &s);
+    a.pitch = resident ? s.pitch : a.width;
+    const int64_t count = (int64_t)a.batch * a.pitch;
     const size_t state = whole((size_t)count * sizeof(T));
     char *memory = (char *)cuda_scratch(x, 2 * state + (size_t)count * sizeof(float));
     a.state[0] = (T *)memory;
     a.state[1] = (T *)(memory + state);
     a.c = (float *)(memory + 2 * state);
-    BY_BRANCH("recurrent, position by position");
     BY_TRY(cuda_launch(x, begin_states<T>, blocks_for(count, 256), 256, 0, a));
+    if (resident) {
+        BY_BRANCH("recurrent, one kernel");
+        return run_layer<T, false>(x, a, s, a.length);
+    }
+    BY_BRANCH("recurrent, position by position");
     for (int step = 0; step < a.length; step++)
         BY_TRY(cuda_launch(x, forward_step<T>, dim3(blocks_for(a.width, SIDE), blocks_for(a.batch, SIDE)),
                            SIDE * SIDE, 0, a, step));
@@ -101,6 +114,8 @@ template <class T> static by_status forward(cuda_exec *x, gr_node *n)
 template <class T> static __global__ void begin_grads(recurrent_grad_args<T> a)
 {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < (int64_t)a.batch * a.pitch)
+        a.state[0][i] = a.state[1][i] = from_float<T>(0);
     if (i < (int64_t)a.batch * a.width) {
         a.dh[i] = a.dlast_h ? to_float(a.dlast_h[i]) : 0.0f;
         a.dc[i] = a.dlast_c ? to_float(a.dlast_c[i]) : 0.0f;
@@ -127,7 +142,7 @@ template <class T> static __global__ void backward_step(recurrent_grad_args<T> a
     float sum = 0;
     for (int k0 = 0; k0 < depth; k0 += SIDE) {
         const int k = k0 + tx, down = k0 + ty;
-        d[ty][tx] = row < a.batch && k < a.wide ? to_float(state[(int64_t)row * a.wide + k]) : 0.0f;
+        d[ty][tx] = row < a.batch && k < a.wide ? to_float(state[(int64_t)row * a.pitch + k]) : 0.0f;
         w[ty][tx] = down < a.wide && unit < a.width ? to_float(a.w[(int64_t)down * a.width + unit]) : 0.0f;
         __syncthreads();
         for (int i = 0; i < SIDE; i++)
@@ -180,9 +195,12 @@ template <class T> static recurrent_grad_args<T> backward_args(const gr_node *n)
 template <class T> static by_status backward(cuda_exec *x, gr_node *n)
 {
     recurrent_grad_args<T> a = backward_args<T>(n);
-    const int64_t count = (int64_t)a.batch * a.width;
-    const size_t hidden = whole((size_t)a.batch * (size_t)a.wide * sizeof(T)),
-                 state = whole((size_t)count * sizeof(float)),
+    layer_shape s = {};
+    const bool resident =
+        a.length > 1 && layer_shape_of(x->cuda, sizeof(T), a.cell, a.batch, a.width, true, &s);
+    a.pitch = resident ? s.pitch : a.wide;
+    const int64_t count = (int64_t)a.batch * a.width, all = (int64_t)a.batch * a.pitch;
+    const size_t hidden = whole((size_t)all * sizeof(T)), state = whole((size_t)count * sizeof(float)),
                  places = (size_t)a.batch * (size_t)a.length * sizeof(int32_t);
     char *memory = (char *)cuda_scratch(x, 2 * hidden + 2 * state + places);
     a.state[0] = (T *)memory;
@@ -190,9 +208,14 @@ template <class T> static by_status backward(cuda_exec *x, gr_node *n)
     a.dh = (float *)(memory + 2 * hidden);
     a.dc = (float *)(memory + 2 * hidden + state);
     a.last = (int32_t *)(memory + 2 * hidden + 2 * state);
-    BY_BRANCH("recurrent_grad, position by position");
-    BY_TRY(cuda_launch(x, begin_grads<T>, blocks_for(count, 256), 256, 0, a));
-    for (int step = a.length - 1; step >= (a.dh0 ? -1 : 0); step--)
+    BY_TRY(cuda_launch(x, begin_grads<T>, blocks_for(all, 256), 256, 0, a));
+    if (resident) {
+        BY_BRANCH("recurrent_grad, one kernel");
+        BY_TRY((run_layer<T, true>(x, a, s, a.length + (a.dh0 != NULL))));
+    } else {
+        BY_BRANCH("recurrent_grad, position by position");
+    }
+    for (int step = a.length - 1; !resident && step >= (a.dh0 ? -1 : 0); step--)
         BY_TRY(cuda_launch(x, backward_step<T>, dim3(blocks_for(a.width, SIDE), blocks_for(a.batch, SIDE)),
                            SIDE * SIDE, 0, a, step));
     return a.dc0 ? cuda_launch(x, end_grads<T>, blocks_for(count, 256), 256, 0, a) : BY_OK;

@@ -15,6 +15,7 @@ template <class T> struct recurrent_args {
     float *cells;
     /* working memory */
     T *state[2]; /* (B, H) each: h before a step and after it */
+    int pitch;   /* elements from one of its rows to the next */
     float *c;    /* (B, H) */
 };
 
@@ -29,6 +30,7 @@ template <class T> struct recurrent_grad_args {
     T *dgates, *dhidden, *before, *dh0, *dc0;
     /* working memory */
     T *state[2];
+    int pitch;
     float *dh, *dc; /* (B, H): the part of dh that does not go through W_hh */
     int32_t *last;  /* (B, T): the position whose state is that before a position, -1: the initial one */
 };
@@ -83,7 +85,8 @@ static __device__ __forceinline__ void unit_step(const recurrent_args<T> &a, int
 {
     const int t = position(a, step), w = a.width;
     const int64_t at = (int64_t)row * a.length + t, place = (int64_t)row * w + unit;
-    const T before = a.state[step & 1][place];
+    const int64_t here = (int64_t)row * a.pitch + unit;
+    const T before = a.state[step & 1][here];
     T h = before;
     const bool masked = a.mask && a.mask[at] == 0;
     if (!masked)
@@ -94,7 +97,7 @@ static __device__ __forceinline__ void unit_step(const recurrent_args<T> &a, int
         a.cells[at * w + unit] = 0;
     if (a.y)
         a.y[at * w + unit] = masked ? from_float<T>(0) : h;
-    a.state[~step & 1][place] = h;
+    a.state[~step & 1][here] = h;
     if (step + 1 == a.length && a.last_h)
         a.last_h[place] = h;
     if (step + 1 == a.length && a.last_c)
@@ -156,7 +159,7 @@ static __device__ __forceinline__ void unit_back(const recurrent_grad_args<T> &a
     a.dh[place] = dh;
     for (int g = 0; g < gates; g++) {
         const T v = from_float<T>(d[g]), hidden = a.cell == BY_CELL_GRU && g == 2 ? from_float<T>(own) : v;
-        a.state[step & 1][((int64_t)row * gates + g) * w + unit] = hidden;
+        a.state[step & 1][(int64_t)row * a.pitch + g * w + unit] = hidden;
         if (a.dgates)
             a.dgates[(at * gates + g) * w + unit] = v;
         if (a.dhidden)
