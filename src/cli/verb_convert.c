@@ -102,15 +102,19 @@ const cli_verb cli_convert = {
     .name = "convert",
     .summary = "convert a checkpoint to another precision, shard size or format",
     .args = "IN OUT",
-    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt "
-                   "(zip or the older stream), or the index of several. OUT is a file if its name ends in "
-                   ".safetensors, otherwise a directory that does not exist yet or is empty. Names of other "
-                   "file types (x.bin, x.gguf) are refused. The configuration and the tokenizer are copied "
-                   "from a directory; a file that cannot be copied is an error.\n"
-                   "\n"
-                   "Tensors pass through memory piece by piece. OUT appears only when it is complete: a full "
-                   "disk, an interruption or a power cut leaves nothing under its name. Reading a PyTorch "
-                   "file executes nothing; contents other than tensors are refused by name.",
+    .description =
+        "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt "
+        "(zip or the older stream), or the index of several. OUT is a file if its name ends in "
+        ".safetensors, otherwise a directory that does not exist yet or is empty. Names of other "
+        "file types (x.bin, x.gguf) are refused. The configuration and the tokenizer are copied "
+        "from a directory; a file that cannot be copied is an error. Where there is no configuration, that "
+        "of a "
+        "recurrent network (PyTorch's nn.RNN, nn.LSTM, nn.GRU, and language models around them) is "
+        "inferred from names and shapes.\n"
+        "\n"
+        "Tensors pass through memory piece by piece. OUT appears only when it is complete: a full "
+        "disk, an interruption or a power cut leaves nothing under its name. Reading a PyTorch "
+        "file executes nothing; contents other than tensors are refused by name.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
                 "# files of at most five gigabytes\n"
                 "banyan convert big big-shards --shard-size 5GB\n"

@@ -52,6 +52,11 @@ static by_program *compile(const by_model *m, const by_plan_spec *s, by_graph *g
     if (decoding) {
         by_io_feed(&io, "positions", by_input(g, "positions", BY_I32, 2, shape));
         cache->past = by_input(g, "past", BY_I32, 1, shape);
+        cache->store->rows = s->batch;
+    }
+    if (decoding && by_model_is_recurrent(m)) {
+        cache->reads = by_input(g, "reads", BY_I32, 1, shape);
+        cache->valid = by_input(g, "valid", BY_I32, 2, shape);
     }
     if (by_model_is_pair(m) && by_model_task(m) != BY_TASK_ENCODER)
         add_source(s, g, &io);

@@ -227,7 +227,12 @@ static by_status write_folder(job *j, const char *in, const char *dir)
             BY_TRY(write_config(j, in, dir));
         BY_TRY(by_companions_copy(in, dir));
     }
-    return base_dir_sync(dir);
+    char *config = base_path_join(dir, "config.json");
+    by_status s = !config                    ? BY_ERR_MEMORY
+                  : base_file_exists(config) ? BY_OK
+                                             : io_recurrent_config(j->in, config);
+    base_free(config);
+    return s == BY_OK ? base_dir_sync(dir) : s;
 }
 
 static by_status check_empty(const char *dir)

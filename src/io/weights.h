@@ -39,6 +39,9 @@ bool io_weight_bytes(const by_weight *w, size_t *out);
 /* Returns true if two tensors refer to the same elements in memory. */
 bool io_weight_same(const by_weight *a, const by_weight *b);
 
+/* Writes the configuration that names and shapes of a recurrent network imply; nothing for other weights. */
+by_status io_recurrent_config(const by_weights *file, const char *path);
+
 /* A name from a file, sanitised for a message: shortened, and without control sequences. */
 typedef struct io_shown {
     char text[100];

@@ -195,7 +195,7 @@ static void build_gru(by_graph *g, const void *config, by_model_io *io)
 static const char *const outside[] = {"decoder.", "classifier.", NULL};
 
 #define COMMON                                                                                           \
-    .pretrained = BY_TASK_LM, .training = {.rate = 1, .clip = 0.25, .no_decay = true}, .prefix = "",     \
+    .pretrained = BY_TASK_LM, .training = {.rate = 3, .clip = 0.25, .no_decay = true}, .prefix = "",     \
     .outside = outside, .head = "decoder.weight", .table = "encoder.weight",                             \
     .head_offset = offsetof(rnn_config, head), .aliases = aliases, .keys = keys, .tokens = {-1, -1, -1}, \
     .unlimited = true, .recurrent = true, .config_size = sizeof(rnn_config), .presets = presets,         \
