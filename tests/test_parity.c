@@ -221,6 +221,19 @@ static void test_ngrams(void **state)
     assert_int_equal(r.ok, 7 * 6 + 8 * 2);
 }
 
+/* Pictures that Pillow has decoded and resized and that processors of transformers have prepared; damaged ones. */
+static void test_images(void **state)
+{
+    (void)state;
+    record r;
+    const char *dir = case_dir("../data/images");
+    if (verify(dir, BY_F32, &r) != BY_OK)
+        fail_msg("%s", by_error_message());
+    if (r.failed)
+        fail_msg("%d failed, first %s %s", r.failed, r.first_failed, r.note);
+    assert_int_equal(r.ok, 66 + 33); /* recorded results, damaged files */
+}
+
 static void test_encoders(void **state)
 {
     (void)state;
@@ -662,6 +675,7 @@ int main(void)
         cmocka_unit_test(test_transfo_xl),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_ngrams),
+        cmocka_unit_test(test_images),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_encoder_decoders),
         cmocka_unit_test(test_differences),

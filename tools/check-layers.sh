@@ -21,11 +21,12 @@ BEGIN {
     may["data"]   = "base graph text model"
     may["report"] = "base"
     may["ngram"]  = "base text"
+    may["image"]  = "base"
     may["train"]  = "base graph nn models model text score data io report infer"
     may["infer"]  = "base graph nn models model text score data io"
-    may["verify"] = "base ngram graph nn models model text data io train infer"
+    may["verify"] = "base ngram image graph nn models model text data io train infer"
     may["server"] = "base graph nn models model text score data io train infer report"
-    may["cli"]    = "base graph nn models model text score data io train infer verify report server"
+    may["cli"]    = "base image graph nn models model text score data io train infer verify report server"
 
     # public header -> the room that implements it. An include of it counts as an include of that room.
     of["base"] = "base"
@@ -39,6 +40,7 @@ BEGIN {
     of["tokenizer"] = of["train_tokenizer"] = "text"
     of["score"] = "score"
     of["ngram"] = "ngram"
+    of["image"] = "image"
     of["train"] = of["finetune"] = "train"
     of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = of["evaluate"] = of["inspect"] = "infer"
     of["verify"] = "verify"

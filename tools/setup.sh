@@ -46,6 +46,9 @@ look() {
     has_header oneapi/dnnl/dnnl.h || has_header dnnl.h || optional="$optional libdnnl-dev"
     has_header zlib.h || optional="$optional zlib1g-dev"
     has_header zstd.h || optional="$optional libzstd-dev"
+    has_header png.h || optional="$optional libpng-dev"
+    has_header jpeglib.h || optional="$optional libjpeg-dev"
+    has_header webp/decode.h || optional="$optional libwebp-dev"
     if [ $demo = 1 ]; then
         # The demonstration says itself what it does without the text.
         has bible || optional="$optional bible-kjv"

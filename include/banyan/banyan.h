@@ -9,6 +9,7 @@
 #include "banyan/finetune.h"
 #include "banyan/generate.h"
 #include "banyan/graph.h"
+#include "banyan/image.h"
 #include "banyan/inspect.h"
 #include "banyan/model.h"
 #include "banyan/model_io.h"

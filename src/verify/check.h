@@ -138,5 +138,6 @@ by_status verify_ngram(verify_case *c);            /* check_ngram.c: no model, n
 by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
 by_status verify_recurrent(verify_case *c);        /* check_recurrent.c */
 by_status verify_additive_attention(verify_case *c);
+by_status verify_images(verify_case *c);           /* check_images.c: no model */
 
 #endif

@@ -166,6 +166,8 @@ static by_status run_case(verify_case *c)
     if (strcmp(kind, "ngram") == 0)
         return verify_ngram(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
     BY_TRY(open_reference(c));
+    if (strcmp(kind, "images") == 0)
+        return verify_images(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
     BY_TRY(base_json_string(c->settings, "family", "", &class));
     BY_TRY(base_json_string(c->settings, "class", class, &class));
     for (int i = 0; i < BY_COUNT(kinds); i++)

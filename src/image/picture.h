@@ -1,0 +1,46 @@
+/* picture.h - inside the image room: decoders and what they share. Files come from outside: sizes are checked before
+ * memory is allocated. */
+#ifndef BY_IMAGE_PICTURE_H
+#define BY_IMAGE_PICTURE_H
+
+#include "banyan/image.h"
+#include "base/base.h"
+
+typedef struct image_source {
+    const uint8_t *bytes;
+    size_t size;
+    int64_t max_pixels;
+    bool alpha; /* the caller wants RGBA: apply the transparent colours of palettes and keys */
+} image_source;
+
+/* One decoder: whether the bytes begin like its format, and the picture in its native pixels. */
+typedef struct image_format {
+    const char *name;
+    bool (*begins)(const image_source *s);
+    by_image *(*decode)(const image_source *s); /* NULL on failure; NULL here: not in this build */
+    const char *package;                        /* the Debian package that it needs */
+} image_format;
+
+bool image_png_begins(const image_source *s);
+bool image_jpeg_begins(const image_source *s);
+bool image_webp_begins(const image_source *s);
+bool image_gif_begins(const image_source *s);
+by_image *image_png_decode(const image_source *s);
+by_image *image_jpeg_decode(const image_source *s);
+by_image *image_webp_decode(const image_source *s);
+by_image *image_gif_decode(const image_source *s);
+
+/* The EXIF orientation in an APP1 segment or eXIf chunk that begins with the TIFF header; 1 if there is none. */
+int image_exif_orientation(const uint8_t *tiff, size_t size);
+
+int image_channels(by_pixels format);
+size_t image_sample_bytes(by_pixels format);
+/* BY_ERR_FORMAT for an empty picture or one of more pixels than allowed. */
+by_status image_check_size(int64_t width, int64_t height, int64_t max_pixels);
+static inline uint8_t *image_row(const by_image *m, int y)
+{
+    return (uint8_t *)m->pixels +
+           (size_t)y * (size_t)m->width * (size_t)m->channels * image_sample_bytes(m->format);
+}
+
+#endif

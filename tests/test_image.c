@@ -1,0 +1,222 @@
+/* test_image.c - pictures: files written and read back, damage, sizes, processors. That decoded and prepared pictures equal
+ * the reference's is checked by `banyan verify` on recorded ones (test_parity.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "banyan/image.h"
+#include "base/file.h"
+
+static char folder[256];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/banyan-image-XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return base_dir_remove(folder) == BY_OK ? 0 : -1;
+}
+
+static const char *at(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* A picture in which every sample is random. */
+static by_image *noise(int width, int height, by_pixels format)
+{
+    by_image *m = by_image_new(width, height, format);
+    base_rng r = base_rng_make(3, (uint64_t)format);
+    assert_non_null(m);
+    for (int i = 0; i < width * height * m->channels; i++)
+        ((uint8_t *)m->pixels)[i] = (uint8_t)base_rng_u32(&r);
+    return m;
+}
+
+static void assert_same(const by_image *a, const by_image *b)
+{
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->height, b->height);
+    assert_int_equal(a->format, b->format);
+    assert_memory_equal(a->pixels, b->pixels, (size_t)(a->width * a->height * a->channels));
+}
+
+static bool reads_png(void)
+{
+    return strstr(by_image_formats(), "png") != NULL;
+}
+
+static void test_write_and_read(void **state)
+{
+    static const by_pixels formats[] = {BY_PIXELS_RGB, BY_PIXELS_GREY, BY_PIXELS_GREY_ALPHA, BY_PIXELS_RGBA};
+    (void)state;
+    for (int i = 0; i < BY_COUNT(formats); i++) {
+        by_image *m = noise(37, 21, formats[i]);
+        if (!reads_png()) {
+            assert_int_equal(by_image_write_png(m, at("x.png")), BY_ERR_UNSUPPORTED);
+            by_image_free(m);
+            continue;
+        }
+        assert_int_equal(by_image_write_png(m, at("x.png")), BY_OK);
+        by_image *back = by_image_open(at("x.png"), &(by_image_spec){.format = BY_PIXELS_NATIVE});
+        assert_non_null(back);
+        assert_same(m, back);
+        by_image_free(m);
+        by_image_free(back);
+    }
+}
+
+/* Any prefix of a file, and any byte of it changed, ends in a picture of that size or in an error. */
+static void test_damage(void **state)
+{
+    (void)state;
+    if (!reads_png())
+        skip();
+    by_image *m = noise(9, 5, BY_PIXELS_RGB);
+    size_t size;
+    assert_int_equal(by_image_write_png(m, at("x.png")), BY_OK);
+    char *bytes = base_file_read(at("x.png"), 1 << 20, &size);
+    assert_non_null(bytes);
+    for (size_t n = 0; n + 12 < size; n++) { /* the last chunk may be missing */
+        by_image *cut = by_image_decode(bytes, n, NULL);
+        assert_null(cut);
+    }
+    for (size_t n = 0; n < size; n++) {
+        bytes[n] ^= 0x41;
+        by_image_free(by_image_decode(bytes, size, &(by_image_spec){.max_pixels = 10000}));
+        bytes[n] ^= 0x41;
+    }
+    base_free(bytes);
+    by_image_free(m);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    if (!reads_png())
+        skip();
+    by_image *m = noise(40, 30, BY_PIXELS_GREY);
+    assert_int_equal(by_image_write_png(m, at("x.png")), BY_OK);
+    by_image *back = by_image_open(at("x.png"), &(by_image_spec){.max_pixels = 1200});
+    assert_non_null(back);
+    by_image_free(back);
+    assert_null(by_image_open(at("x.png"), &(by_image_spec){.max_pixels = 1199}));
+    assert_non_null(strstr(by_error_message(), "40 x 30 pixels; at most 1199"));
+    assert_null(by_image_open(at("none.png"), NULL));
+    assert_null(by_image_decode(NULL, 0, NULL));
+    assert_null(by_image_open(NULL, NULL));
+    by_image_free(m);
+}
+
+/* A picture of one colour keeps it in every size; the same size is a copy. */
+static void test_resize(void **state)
+{
+    (void)state;
+    by_image *flat = by_image_new(13, 7, BY_PIXELS_RGB), *m = noise(13, 7, BY_PIXELS_RGB);
+    assert_non_null(flat);
+    memset(flat->pixels, 77, 13 * 7 * 3);
+    for (int filter = BY_FILTER_NEAREST; filter <= BY_FILTER_HAMMING; filter++)
+        for (int size = 1; size < 40; size += 6) {
+            by_image *to = by_image_resize(flat, size, 41 - size, (by_filter)filter);
+            assert_non_null(to);
+            for (int i = 0; i < to->width * to->height * 3; i++)
+                assert_int_equal(((uint8_t *)to->pixels)[i], 77);
+            by_image_free(to);
+        }
+    by_image *same = by_image_resize(m, 13, 7, BY_FILTER_BICUBIC);
+    assert_same(m, same);
+    by_image_free(same);
+    assert_null(by_image_resize(m, 0, 7, BY_FILTER_BICUBIC));
+    assert_null(by_image_resize(m, 5, 5, (by_filter)17));
+    by_image_free(flat);
+    by_image_free(m);
+}
+
+static void test_crop(void **state)
+{
+    (void)state;
+    by_image *m = noise(6, 4, BY_PIXELS_RGB), *part = by_image_crop(m, -2, 1, 5, 9);
+    assert_non_null(part);
+    for (int y = 0; y < 9; y++)
+        for (int x = 0; x < 5; x++)
+            for (int c = 0; c < 3; c++) {
+                const int from_x = x - 2, from_y = y + 1;
+                const bool inside = from_x >= 0 && from_x < 6 && from_y < 4;
+                assert_int_equal(((uint8_t *)part->pixels)[(y * 5 + x) * 3 + c],
+                                 inside ? ((uint8_t *)m->pixels)[(from_y * 6 + from_x) * 3 + c] : 0);
+            }
+    by_image_free(m);
+    by_image_free(part);
+}
+
+static by_processor *processor(const char *json)
+{
+    assert_int_equal(base_file_write(at("preprocessor_config.json"), json, strlen(json)), BY_OK);
+    return by_processor_open(folder);
+}
+
+/* Old and new spellings of the same processor. */
+static void test_processor(void **state)
+{
+    static const char *const spellings[] = {
+        "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", \"size\": 8, \"crop_size\": 6, \"resample\": "
+        "3}",
+        "{\"image_processor_type\": \"CLIPImageProcessorFast\", \"size\": {\"shortest_edge\": 8}, "
+        "\"crop_size\": {\"height\": 6, \"width\": 6}}"};
+    by_image *m = noise(20, 11, BY_PIXELS_RGB);
+    by_prepared x[2];
+    int height, width;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        by_processor *p = processor(spellings[i]);
+        assert_non_null(p);
+        by_processor_size(p, &height, &width);
+        assert_int_equal(height * 100 + width, 606);
+        assert_int_equal(by_processor_apply(p, m, &x[i]), BY_OK);
+        by_processor_free(p);
+    }
+    assert_memory_equal(x[0].values, x[1].values, 3 * 36 * sizeof(float));
+    by_prepared_free(&x[0]);
+    by_prepared_free(&x[1]);
+    by_image_free(m);
+}
+
+static void test_bad_processors(void **state)
+{
+    static const char *const bad[] = {"{\"size\": -1}",
+                                      "{\"size\": {}}",
+                                      "{\"image_std\": [0, 1, 1]}",
+                                      "{\"resample\": 9}",
+                                      "{\"do_color_quantize\": true}",
+                                      "{\"clusters\": [[1, 2]]}",
+                                      "[",
+                                      "{\"size\": [1, \"x\"]}"};
+    (void)state;
+    for (int i = 0; i < BY_COUNT(bad); i++)
+        assert_null(processor(bad[i]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_crop),           cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_bad_processors),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
