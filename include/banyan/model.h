@@ -45,7 +45,9 @@ typedef struct by_model_shape {
     int decoder_layers;    /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;         /* norms before the sub-layers, of families that have the choice */
     int kv_heads;          /* key/value heads, of families that share them among query heads */
-    const char *attention; /* pattern of sparse attention, of families that have one: "strided", "fixed" */
+    const char *attention; /* sparse pattern: "strided", "fixed"; score of a recurrent decoder's attention:
+                              "additive", "dot", "general", "concat", or "none" */
+    const char *cell;      /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
     int memory;      /* positions remembered from earlier segments, of families that have a memory */

@@ -46,8 +46,13 @@ static const cli_option options[] = {
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
     {CLI_AT(train_options, run.shape.memory), .name = "memory", CLI_MIN(1), .suffix = true,
      .help = "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's)"},
-    {CLI_AT(train_options, run.shape.attention), .name = "attention", .choices = "strided|fixed",
-     .help = "sparse-transformer: attention pattern (default: the preset's)"},
+    {CLI_AT(train_options, run.shape.attention), .name = "attention",
+     .choices = "strided|fixed|additive|none|dot|general|concat",
+     .help = "sparse-transformer: attention pattern, strided or fixed; rnn-seq2seq: score of the decoder's "
+             "attention, or none "
+             "(default: strided, additive)"},
+    {CLI_AT(train_options, run.shape.cell), .name = "cell", .choices = "gru|lstm|rnn",
+     .help = "rnn-seq2seq: cell of the recurrent layers (default: gru)"},
     {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
      .choices = "merged|alternating|heads",
      .help =

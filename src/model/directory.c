@@ -146,7 +146,10 @@ static by_status set_vocabularies(const arch_family *a, void *config, const by_m
 static by_status set_pattern(const arch_family *a, void *config, const by_model_shape *s)
 {
     if (s->attention)
-        BY_TRY(arch_config_choose(a, config, ARCH_ROLE_PATTERN, s->attention));
+        BY_TRY(arch_config_choose(
+            a, config, arch_has(a, ARCH_ROLE_SCORE) ? ARCH_ROLE_SCORE : ARCH_ROLE_PATTERN, s->attention));
+    if (s->cell)
+        BY_TRY(arch_config_choose(a, config, ARCH_ROLE_CELL, s->cell));
     if (s->attention_mode)
         BY_TRY(arch_config_choose(a, config, ARCH_ROLE_SHARING, s->attention_mode));
     if ((s->stride > 0 && !arch_config_set(a, config, ARCH_ROLE_STRIDE, s->stride)) ||

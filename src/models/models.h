@@ -41,6 +41,8 @@ typedef enum arch_role {
     ARCH_ROLE_REUSE,  /* positions of a segment that are remembered, the first ones */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
     ARCH_ROLE_TIED,   /* the configuration ties the head to the table of embeddings */
+    ARCH_ROLE_CELL,    /* of recurrent layers, by name */
+    ARCH_ROLE_SCORE,   /* of attention in recurrent decoders, by name */
     ARCH_ROLE_PATTERN, /* of sparse attention, by name, */
     ARCH_ROLE_SHARING, /* how layers or heads share its sets, by name, */
     ARCH_ROLE_STRIDE,  /* its length, */
@@ -200,7 +202,7 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru;
+    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru, arch_rnn_seq2seq;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);

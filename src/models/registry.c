@@ -18,7 +18,7 @@ static const arch_family *const architectures[] = {
     &arch_transfo_xl,  &arch_reformer,
     &arch_xlnet,       &arch_sparse_transformer,
     &arch_rnn,         &arch_lstm,
-    &arch_gru,
+    &arch_gru,         &arch_rnn_seq2seq,
 };
 
 int arch_count(void)
@@ -107,10 +107,18 @@ bool arch_config_set(const arch_family *a, void *config, arch_role role, double 
 
 const char *arch_choice_word(arch_role role, int i)
 {
-    static const char *const patterns[] = {"strided", "fixed"}, *const modes[] = {"merged", "alternating",
-                                                                                  "heads"};
-    const bool pattern = role == ARCH_ROLE_PATTERN;
-    return i >= (pattern ? BY_COUNT(patterns) : BY_COUNT(modes)) ? NULL : pattern ? patterns[i] : modes[i];
+    enum { MOST = 6 };
+    static const struct {
+        arch_role role;
+        const char *words[MOST];
+    } choices[] = {{ARCH_ROLE_PATTERN, {"strided", "fixed"}},
+                   {ARCH_ROLE_SHARING, {"merged", "alternating", "heads"}},
+                   {ARCH_ROLE_CELL, {"gru", "lstm", "rnn"}},
+                   {ARCH_ROLE_SCORE, {"additive", "none", "dot", "general", "concat"}}};
+    for (int k = 0; k < BY_COUNT(choices); k++)
+        if (choices[k].role == role)
+            return i < MOST ? choices[k].words[i] : NULL;
+    return NULL;
 }
 
 by_status arch_choice_parse(const arch_field *f, const char *word, int *to)
@@ -149,7 +157,7 @@ by_status arch_config_choose(const arch_family *a, void *config, arch_role role,
 {
     const arch_field *f = choice_of(a, role);
     return f ? arch_choice_parse(f, word, (int *)((char *)config + f->offset))
-             : base_fail(BY_ERR_ARGUMENT, "%s has no attention patterns", a->title);
+             : base_fail(BY_ERR_ARGUMENT, "%s has no such variants", a->title);
 }
 
 bool arch_has(const arch_family *a, arch_role role)

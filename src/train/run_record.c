@@ -72,8 +72,9 @@ static void record_names(const train_run *r, train_record *out)
 
 static void record_pattern(const by_model *m, train_record *out)
 {
-    train_record_text(out, "attention", arch_config_choice(m->arch, m->config, ARCH_ROLE_PATTERN),
-                      TRAIN_SAME);
+    const arch_role role = arch_has(m->arch, ARCH_ROLE_SCORE) ? ARCH_ROLE_SCORE : ARCH_ROLE_PATTERN;
+    train_record_text(out, "attention", arch_config_choice(m->arch, m->config, role), TRAIN_SAME);
+    train_record_text(out, "cell", arch_config_choice(m->arch, m->config, ARCH_ROLE_CELL), TRAIN_SAME);
     train_record_text(out, "attention_mode", arch_config_choice(m->arch, m->config, ARCH_ROLE_SHARING),
                       TRAIN_SAME);
 }
