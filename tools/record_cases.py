@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
-from transformers import T5ForConditionalGeneration
+from transformers import T5ForConditionalGeneration, XLNetConfig, XLNetForQuestionAnswering
 
 VOCAB = 40
 GREEDY = {"do_sample": False, "max_new_tokens": 9, "eos_token_id": None, "pad_token_id": 0}
@@ -51,14 +51,18 @@ def flatten(outputs):
                 yield f"{name}.{i}", part
 
 
-def record(out, name, family, model, inputs, prompt, generate):
-    """prompt: the inputs of generation, which verify takes from input_ids alone."""
+def record(out, name, family, model, inputs, prompt, generate, labels=()):
+    """prompt: the inputs of generation, which verify takes from input_ids alone. labels: inputs without which the model
+    returns other outputs, which are recorded too."""
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
     outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
     outputs.loss.backward()
     tensors = {f"input.{k}": v for k, v in inputs.items()}
     tensors |= {f"output.{k}": v.detach() for k, v in flatten(outputs)}
+    if labels:
+        more = model(**{k: v for k, v in inputs.items() if k not in labels})
+        tensors |= {f"output.{k}": v.detach() for k, v in flatten(more) if k != "mems"}
     tensors |= {f"grad.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
     for setting, values in generate.items():
         tensors[f"generate.{setting}"] = model.generate(**prompt, **values)
@@ -114,7 +118,26 @@ def record_t5(out):
                                                         "beam4": BEAM})
 
 
+def record_xlnet_answers(out):
+    config = XLNetConfig(vocab_size=VOCAB, d_model=16, n_layer=2, n_head=2, d_inner=32, start_n_top=3, end_n_top=2, mem_len=0)
+    generator = torch.Generator().manual_seed(7)
+    ids = tokens(generator, 3, 9)
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    ids[1, :3] = 5
+    types = torch.zeros_like(ids)
+    types[:, 5:8] = 1
+    types[:, 8] = 2
+    hidden = torch.zeros(3, 9)
+    hidden[:, 0] = hidden[:, 7] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "p_mask": hidden,
+              "cls_index": torch.tensor([8, 8, 8]), "start_positions": torch.tensor([2, 8, 4]),
+              "end_positions": torch.tensor([3, 8, 4]), "is_impossible": torch.tensor([0.0, 1.0, 0.0])}
+    record(out, "xlnet-answers", "xlnet", with_values(XLNetForQuestionAnswering(config), 8), inputs, {}, {},
+           ("start_positions", "end_positions", "is_impossible"))
+
+
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
-    for each in (record_gpt2, record_bert, record_t5):
+    for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers):
         each(target)

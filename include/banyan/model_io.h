@@ -18,7 +18,8 @@ typedef enum by_task {
     BY_TASK_NEXT,     /* whether the second sentence follows the first: logits (B, 2) */
     BY_TASK_CLASSIFY, /* sequence labels: logits (B, labels) */
     BY_TASK_TAG,      /* token labels: logits (B, T, labels) */
-    BY_TASK_ANSWER,   /* start and end of an answer: logits (B, T) and second (B, T) */
+    BY_TASK_ANSWER, /* start and end of an answer: logits (B, T) and second (B, T); with a beam of starts, second
+                         is (B, S, 3 + 2 E): docs/models/XLNET.md */
     BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
     BY_TASK_FEATURES, /* no head */
     BY_TASK_SEQ2SEQ,  /* one text from another: next token of the target, logits (B, T, V) */

@@ -9,6 +9,7 @@ typedef struct data_best {
     uint32_t start, end; /* byte range of the text */
     double score;        /* sum of the two logits; -INFINITY: nothing found */
     double none;         /* lowest score of "no answer" over all windows; INFINITY before the first */
+    bool beam;           /* found by a beam of starts: none is a score by itself */
 } data_best;
 data_best data_best_none(void);
 
@@ -16,6 +17,22 @@ data_best data_best_none(void);
  * most `longest` tokens. */
 void data_best_look(data_best *b, const data_rows *rows, int row, const float *start, const float *end,
                     int longest);
+
+/* The same for a model with a beam of starts: of each, `width` numbers as models.h (arch_beam_head) describes them. score is the sum of
+ * the logarithms of the two probabilities. first: the position of the row's first token. */
+void data_best_look_beam(data_best *b, const data_rows *rows, int row, const float *beam, int starts,
+                         int width, int first, int longest);
+/* How much more likely "no answer" is than the span. */
+double data_best_margin(const data_best *b);
+
+/* Memory of the arrays that tell a model with a beam where an answer can be. */
+typedef struct data_answer_inputs {
+    int32_t *cells;
+    size_t room;
+} data_answer_inputs;
+/* Adds p_mask and cls_index to the batch of these rows if the model reads them. */
+by_status data_answer_inputs_put(data_answer_inputs *a, const data_rows *rows, const int *list, int count,
+                                 by_batch *b);
 
 /* The position in a row that stands for no answer: that of the token of the whole text. */
 int data_none_place(const data_rows *rows, int row);

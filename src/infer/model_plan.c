@@ -24,7 +24,9 @@ static by_tensor *loss_of(const by_model *m, const by_plan_spec *s, by_graph *g,
     const bool two = task == BY_TASK_ANSWER || task == BY_TASK_PRETRAIN;
     by_tensor *targets =
         by_input(g, "targets", numbers ? BY_F32 : BY_I32, tokens ? 2 : 1, tokens ? shape : &n);
-    return by_model_loss(m, g, io, targets, two ? by_input(g, "second targets", BY_I32, 1, shape) : NULL);
+    by_tensor *second = two ? by_input(g, "second targets", BY_I32, 1, shape) : NULL;
+    by_io_feed(io, "second_targets", second);
+    return by_model_loss(m, g, io, targets, second);
 }
 
 /* A source as long as the text; when decoding, its keys and values lie in the cache. */

@@ -68,7 +68,7 @@ static by_status run_group(by_predictor *p, const data_rows *rows, const data_ro
     BY_TRY(data_rows_group(rows, groups, g, p->spec.batch, memory));
     by_batch b = memory->batch;
     if (calls->prepare)
-        BY_TRY(calls->prepare(user, &b, memory->rows));
+        BY_TRY(calls->prepare(user, &b, rows, groups->rows + groups->first[g], memory->rows));
     by_pass *pass = by_passes_get(p->passes, &b);
     if (!pass)
         return base_error_status();

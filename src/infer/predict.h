@@ -28,7 +28,7 @@ typedef struct gen_predicted {
 
 /* Called for every batch: before it runs, to add to it (may be NULL), and after. */
 typedef struct gen_predict_calls {
-    by_status (*prepare)(void *user, by_batch *b, int count);
+    by_status (*prepare)(void *user, by_batch *b, const data_rows *rows, const int *list, int count);
     by_status (*take)(void *user, by_predictor *p, const gen_predicted *b);
 } gen_predict_calls;
 

@@ -7,14 +7,37 @@
 typedef struct answering {
     data_best *best; /* by question */
     int longest;
+    data_answer_inputs inputs;
 } answering;
+
+static by_status prepare(void *user, by_batch *b, const data_rows *rows, const int *list, int count)
+{
+    answering *a = user;
+    return data_answer_inputs_put(&a->inputs, rows, list, count, b);
+}
+
+static by_status take_beam(answering *a, by_predictor *p, const gen_predicted *b, const by_tensor *beam)
+{
+    const int starts = (int)by_dim(beam, 1), width = (int)by_dim(beam, 2);
+    float *values;
+    BY_TRY(gen_predict_read(p, b, beam, 1, &values));
+    BY_TRY(by_pass_finite(p->model, values, (size_t)b->count * (size_t)(starts * width)));
+    for (int i = 0; i < b->count; i++)
+        data_best_look_beam(&a->best[b->rows->list[b->list[i]].example], b->rows, b->list[i],
+                            values + (size_t)i * (size_t)(starts * width), starts, width,
+                            data_rows_start(b->rows, b->list[i], b->batch->seq), a->longest);
+    return BY_OK;
+}
 
 static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 {
     answering *a = user;
     float *starts, *ends;
+    by_tensor *second = by_io_output(b->io, "second");
+    if (by_rank(second) == 3)
+        return take_beam(a, p, b, second);
     BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &starts));
-    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "second"), 1, &ends));
+    BY_TRY(gen_predict_read(p, b, second, 1, &ends));
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
         const int seq = b->batch->seq, first = data_rows_start(b->rows, b->list[i], seq);
@@ -29,7 +52,7 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 by_status by_predictor_answer(by_predictor *p, const char *const *questions, const char *const *texts,
                               int count, const by_answer_spec *spec, by_answer_found *out)
 {
-    static const gen_predict_calls calls = {NULL, take};
+    static const gen_predict_calls calls = {prepare, take};
     if (!p || !spec || (count > 0 && (!questions || !texts || !out)))
         return base_fail_missing(!p           ? "predictor"
                                  : !spec      ? "by_answer_spec"
@@ -50,11 +73,12 @@ by_status by_predictor_answer(by_predictor *p, const char *const *questions, con
     for (int i = 0; s == BY_OK && i < count; i++) {
         const data_best *b = &a.best[i];
         bool none =
-            b->score == -INFINITY || (spec->may_have_none && b->none - b->score > spec->null_threshold);
+            b->score == -INFINITY || (spec->may_have_none && data_best_margin(b) > spec->null_threshold);
         out[i] =
             (by_answer_found){.found = !none, .at = {b->start, b->end}, .score = b->score, .none = b->none};
     }
     data_rows_free(&rows);
     base_free(a.best);
+    base_free(a.inputs.cells);
     return s;
 }

@@ -77,8 +77,10 @@ static by_status make_room(filling *f, const data_rows *rows)
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /* Logits are computed at the masks alone. Their number is rounded up, so that few shapes occur. */
-static by_status prepare(void *user, by_batch *b, int count)
+static by_status prepare(void *user, by_batch *b, const data_rows *rows, const int *list, int count)
 {
+    (void)rows;
+    (void)list;
     filling *f = user;
     const int32_t *tokens = by_batch_ids(b, "tokens");
     int room = 8;

@@ -236,6 +236,8 @@ static by_status unknown_class(const by_model *m, const char *name)
     for (int t = 0; t < BY_TASK_COUNT; t++)
         if (m->arch->classes[t])
             base_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
+    if (m->arch->beam_class)
+        base_buf_printf(&known, ", %s", m->arch->beam_class);
     by_status s = base_fail(BY_ERR_UNSUPPORTED,
                             "config.json: unsupported class \"%s\" in architectures; %s supports: %s",
                             io_show(name).text, m->arch->family, known.data ? known.data : "");
@@ -256,7 +258,8 @@ static by_status class_name(const by_model *m, const char **out)
 
 static bool task_of_class(const arch_family *a, const char *name, by_task *out)
 {
-    bool found = false;
+    bool found = a->beam_class && strcmp(a->beam_class, name) == 0;
+    *out = found ? BY_TASK_ANSWER : *out;
     for (int t = 0; t < BY_TASK_COUNT; t++)
         if (a->classes[t] && strcmp(a->classes[t], name) == 0) {
             *out = (by_task)t;
@@ -321,7 +324,7 @@ static by_status read_task(by_model *m, const by_model_spec *spec)
 static by_status find_arch(by_model *m)
 {
     const char *family, *name;
-    by_task unused;
+    by_task unused = BY_TASK_DEFAULT;
     BY_TRY(base_json_string(m->json, "model_type", NULL, &family));
     if (family) {
         m->arch = arch_find(family);
@@ -377,7 +380,7 @@ by_status model_config_read(by_model *m, const char *dir, const by_model_spec *s
 static bool write_class(const by_model *m, cJSON *json)
 {
     cJSON *list = cJSON_CreateArray();
-    cJSON *name = cJSON_CreateString(m->arch->classes[m->task]);
+    cJSON *name = cJSON_CreateString(by_model_class(m));
     if (!list || !name || !cJSON_AddItemToArray(list, name)) {
         cJSON_Delete(list);
         cJSON_Delete(name);

@@ -192,7 +192,11 @@ const char *by_model_title(const by_model *m)
 
 const char *by_model_class(const by_model *m)
 {
-    return m ? m->arch->classes[m->task] : "?";
+    if (!m)
+        return "?";
+    const bool beam = m->task == BY_TASK_ANSWER && m->arch->beam_class &&
+                      *(const bool *)((const char *)m->config + m->arch->beam_offset);
+    return beam ? m->arch->beam_class : m->arch->classes[m->task];
 }
 
 by_task by_model_task(const by_model *m)

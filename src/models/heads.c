@@ -174,7 +174,7 @@ static by_tensor *squared_error(by_graph *g, by_tensor *x, by_tensor *targets)
 }
 
 /* Cross-entropy of a sigmoid is that of a softmax over {0, x}. */
-static by_tensor *each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
+by_tensor *arch_each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
 {
     int64_t shape[2] = {by_elements(x), 1};
     by_tensor *pair[2] = {by_fill(g, by_type(x), 2, shape, 0), by_reshape(g, x, 2, shape)};
@@ -189,7 +189,7 @@ by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_REGRESSION)
         return squared_error(g, logits, targets);
     if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_MANY_LABELS)
-        return each_or_not(g, logits, targets);
+        return arch_each_or_not(g, logits, targets);
     by_tensor *weights = by_io_input(io, "class_weights");
     if (weights && by_type(logits) == BY_F64)
         weights = by_cast(g, weights, BY_F64);

@@ -138,8 +138,11 @@ typedef struct arch_family {
     const char *family;                 /* config.json's model_type */
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
-    by_task pretrained;                 /* its task from scratch */
-    const char *objective;              /* the same in the words of data/objective.h; NULL: "lm" */
+    const char
+        *beam_class;    /* the class for answers by a beam of starts, beside that in `classes`; NULL: none */
+    size_t beam_offset; /* of the bool in the configuration that chooses it */
+    by_task pretrained; /* its task from scratch */
+    const char *objective; /* the same in the words of data/objective.h; NULL: "lm" */
     arch_training training;
     const char *prefix; /* of the body's parameters when a head is there: "transformer." */
     const char *const
@@ -290,6 +293,21 @@ ARCH_PUT(label);  /* "pooled" -> labels, or one number for each choice */
 ARCH_PUT(tag);    /* every position -> labels */
 ARCH_PUT(next);   /* "pooled" -> whether the second sentence follows */
 ARCH_PUT(answer); /* every position -> start and end */
+
+/* Answers by a beam of starts (beam_head.c). Inputs: p_mask (B, T), 1 for tokens that cannot be part of an answer; cls_index
+ * (B), the token of the whole text, by default the last; is_impossible (B), -100 for rows that do not count. "logits" are those
+ * of the starts; "second" (B, S, 3 + 2 E) has for each of the S likeliest starts its probability, its place, the score of "no
+ * answer", and the probabilities and places of its E likeliest ends. */
+typedef struct arch_beam_spec {
+    int starts, ends;
+    float eps, std;
+} arch_beam_spec;
+void arch_beam_head(by_graph *g, by_model_io *io, const arch_beam_spec *spec);
+by_tensor *arch_beam_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second,
+                          const arch_beam_spec *spec);
+
+/* The mean cross-entropy of sigmoids: targets 0, 1, or -100 where they do not count. */
+by_tensor *arch_each_or_not(by_graph *g, by_tensor *x, by_tensor *targets);
 
 /* tanh of a projection of the first position: (B, T, C) -> (B, C). */
 by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std);

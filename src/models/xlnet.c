@@ -18,6 +18,8 @@ typedef struct xlnet_config {
     bool causal;   /* attn_type "uni" */
     bool two_ways; /* the texts in the second half of a batch are reversed */
     bool same_length, summary_projects;
+    bool beam; /* answers by a beam of starts: XLNetForQuestionAnswering */
+    int starts, ends;
     arch_summary summary;
     arch_head head;
 } xlnet_config;
@@ -37,6 +39,8 @@ static const arch_field fields[] = {
     INT(memory, "mem_len", 512, 0, 1 << 24, ARCH_ROLE_MEMORY),
     INT(reuse, "reuse_len", 0, 1, 1 << 24, ARCH_ROLE_REUSE), /* null: 0 */
     INT(clamp, "clamp_len", -1, -1, 1 << 24, ARCH_ROLE_NONE),
+    INT(starts, "start_n_top", 5, 1, 1 << 16, ARCH_ROLE_NONE),
+    INT(ends, "end_n_top", 5, 1, 1 << 16, ARCH_ROLE_NONE),
     INT(pad, "pad_token_id", 5, 0, 1 << 24, ARCH_ROLE_PAD),
     ARCH_ACT_FIELD(xlnet_config, act, "ff_activation", BY_GELU),
     FLOAT(drop, "dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
@@ -58,10 +62,9 @@ static const arch_alias aliases[] = {{"n_token", "vocab_size"},
 static const arch_key keys[] = {
     {.key = "attn_type"}, /* read below, */
     {.key = "d_head"},         {.key = "summary_type"}, {.key = "summary_activation"},
-    {.key = "untie_r"},                                /* every layer has its biases in the files */
-    {.key = "use_mems_eval"},                          /* a batch says itself whether it goes on */
-    {.key = "use_mems_train"}, {.key = "start_n_top"}, /* of a class that is not there */
-    {.key = "end_n_top"},      {.key = NULL},
+    {.key = "untie_r"},       /* every layer has its biases in the files */
+    {.key = "use_mems_eval"}, /* a batch says itself whether it goes on */
+    {.key = "use_mems_train"}, {.key = NULL},
 };
 
 static const by_input_info inputs[] = {
@@ -74,6 +77,9 @@ static const by_input_info inputs[] = {
     {"reversed", BY_I32, "B", BY_PART_WHOLE, false},
     {"perm_mask", BY_F32, "BTT", BY_PART_WHOLE, false}, /* the same as the reference takes it */
     {"target_mapping", BY_F32, "BNT", BY_PART_WHOLE, false},
+    {"p_mask", BY_I32, "BT", BY_PART_WHOLE, false}, /* these of answers by a beam */
+    {"cls_index", BY_I32, "B", BY_PART_WHOLE, false},
+    {"is_impossible", BY_I32, "B", BY_PART_WHOLE, false},
     {0}};
 
 static const arch_preset presets[] = {
@@ -90,6 +96,7 @@ static void adjust(const char *preset, void *config)
     c->inner = 4 * c->width;
     c->memory = c->context * 3 / 4; /* as in the paper: 384 of 512, of which one half is reused */
     c->reuse = c->context / 2;
+    c->beam = true;
     c->summary = ARCH_SUMMARY_LAST;
     c->summary_act = BY_TANH;
 }
@@ -439,11 +446,36 @@ static void put_summary(by_graph *g, by_model_io *io, const arch_top *top, const
     arch_label_head(g, io, row->name, by_dropout(g, x, c->last_drop), c->std);
 }
 
+static arch_beam_spec beam_of(const xlnet_config *c)
+{
+    return (arch_beam_spec){.starts = c->starts, .ends = c->ends, .eps = c->eps, .std = c->std};
+}
+
+static void put_answer(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
+{
+    const xlnet_config *c = top->config;
+    const arch_beam_spec beam = beam_of(c);
+    if (c->beam)
+        arch_beam_head(g, io, &beam);
+    else
+        arch_put_answer(g, io, top, row);
+}
+
+/* With a beam, the ends depend on the starts that are to be found. */
+static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets)
+{
+    const xlnet_config *c = config;
+    const arch_beam_spec beam = beam_of(c);
+    by_tensor *second = by_io_input(io, "second_targets");
+    return io->task == BY_TASK_ANSWER && c->beam && second ? arch_beam_loss(g, io, targets, second, &beam)
+                                                           : NULL;
+}
+
 static const arch_head_row heads[] = {
     {BY_TASK_CLASSIFY, put_summary, "logits_proj", 0},
     {BY_TASK_CHOICE, put_summary, "logits_proj", 0},
     {BY_TASK_TAG, arch_put_tag, "classifier", 0},
-    {BY_TASK_ANSWER, arch_put_answer, "qa_outputs", 0},
+    {BY_TASK_ANSWER, put_answer, "qa_outputs", 0},
     {.put = NULL},
 };
 
@@ -487,6 +519,8 @@ static by_status read(const cJSON *json, void *config)
     int64_t dim;
     if (cJSON_IsNull(memory))
         c->memory = 0;
+    const cJSON *name = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "architectures"), 0);
+    c->beam = !cJSON_IsString(name) || strcmp(name->valuestring, "XLNetForQuestionAnsweringSimple") != 0;
     BY_TRY(base_json_string(json, "attn_type", "bi", &type));
     c->causal = strcmp(type, "uni") == 0;
     if (!c->causal && strcmp(type, "bi") != 0)
@@ -513,6 +547,8 @@ const arch_family arch_xlnet = {
                 [BY_TASK_ANSWER] = "XLNetForQuestionAnsweringSimple",
                 [BY_TASK_CHOICE] = "XLNetForMultipleChoice",
                 [BY_TASK_FEATURES] = "XLNetModel"},
+    .beam_class = "XLNetForQuestionAnswering",
+    .beam_offset = offsetof(xlnet_config, beam),
     .pretrained = BY_TASK_LM,
     .objective = "plm",
     .prefix = "transformer.",
@@ -538,4 +574,5 @@ const arch_family arch_xlnet = {
     .segments = 3,
     .inputs = inputs,
     .build = build,
+    .loss = loss,
 };

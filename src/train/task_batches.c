@@ -183,6 +183,8 @@ void train_task_close(train_task *w)
     data_row_batch_free(&w->batch);
     base_free(w->targets);
     base_free(w->second);
+    base_free(w->none);
+    base_free(w->answers.cells);
     base_free(w->numbers);
     data_masker_close(&w->masker);
     base_free(w->hidden);
@@ -228,9 +230,11 @@ static by_status reserve(train_task *w, size_t n)
     w->targets = targets ? targets : w->targets;
     int32_t *second = base_resize(w->second, n, sizeof *second);
     w->second = second ? second : w->second;
+    int32_t *none = base_resize(w->none, n, sizeof *none);
+    w->none = none ? none : w->none;
     float *numbers = base_resize(w->numbers, n, sizeof *numbers);
     w->numbers = numbers ? numbers : w->numbers;
-    if (!targets || !second || !numbers)
+    if (!targets || !second || !none || !numbers)
         return BY_ERR_MEMORY;
     w->room = n;
     return BY_OK;
@@ -276,6 +280,7 @@ static void put_answer(train_task *w, int b, int row, const data_example *x)
     const int start = data_rows_start(&w->rows, row, w->batch.batch.seq);
     int first = -1, last = -1;
     w->targets[b] = w->second[b] = start + data_none_place(&w->rows, row);
+    w->none[b] = 1;
     if (!x->n_answers)
         return;
     const data_answer a = x->answers[0];
@@ -293,6 +298,7 @@ static void put_answer(train_task *w, int b, int row, const data_example *x)
     if (begun && ended && first >= 0 && first <= last) {
         w->targets[b] = start + first;
         w->second[b] = start + last;
+        w->none[b] = 0;
     }
 }
 
@@ -363,7 +369,7 @@ by_status train_task_batch(train_task *w, const int *rows, int count, int height
     const int64_t n = by_batch_targets(w->model, b);
     BY_TRY(reserve(w, (size_t)BY_MAX(n, b->batch)));
     for (int64_t i = 0; i < BY_MAX(n, b->batch); i++)
-        w->targets[i] = w->second[i] = IGNORED;
+        w->targets[i] = w->second[i] = w->none[i] = IGNORED;
     for (int i = 0; i < count; i++)
         BY_TRY(put_targets(w, i, rows[i], seed));
     const bool numbers = w->examples.spec.kind == BY_EXAMPLE_REGRESS;
@@ -371,6 +377,10 @@ by_status train_task_batch(train_task *w, const int *rows, int count, int height
                  numbers ? (const void *)w->numbers : w->targets);
     by_batch_put_ids(b, "second_targets", b->batch,
                      w->examples.spec.kind == BY_EXAMPLE_ANSWER ? w->second : NULL);
+    if (w->examples.spec.kind == BY_EXAMPLE_ANSWER) {
+        BY_TRY(data_answer_inputs_put(&w->answers, &w->rows, rows, count, b));
+        by_batch_put_ids(b, "is_impossible", b->batch, by_batch_find(b, "p_mask") ? w->none : NULL);
+    }
     *counted = numbers ? n : 0;
     for (int64_t i = 0; i < n && !numbers; i++)
         *counted += w->targets[i] != IGNORED;

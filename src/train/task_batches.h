@@ -5,6 +5,7 @@
 #include "banyan/finetune.h"
 #include "data/mask.h"
 #include "data/rows.h"
+#include "data/spans.h"
 #include "data/labelled.h"
 
 typedef struct train_task {
@@ -15,6 +16,8 @@ typedef struct train_task {
     data_rows rows;
     data_row_batch batch;
     int32_t *targets, *second; /* of the batch */
+    int32_t *none;             /* of questions: 1 where the window has no answer */
+    data_answer_inputs answers;
     float *numbers;
     size_t room;
     data_masker masker; /* of BY_EXAMPLE_MLM */

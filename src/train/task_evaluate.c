@@ -21,8 +21,9 @@ typedef struct evaluation {
     train_task *w;
     by_passes *passes;
     base_arena *arena;
-    guess *guesses; /* one for each example */
-    float *out[2];  /* logits, second */
+    guess *guesses;    /* one for each example */
+    float *out[2];     /* logits, second */
+    int starts, width; /* of second, where it is a beam: (B, starts, width) */
     size_t room[2];
     double loss;
     int64_t counted;
@@ -113,7 +114,12 @@ static void take_row(evaluation *e, int b, int row)
         take_tags(e, row, x, g, e->out[0] + at * (size_t)labels);
         break;
     case BY_EXAMPLE_ANSWER:
-        data_best_look(&g->best, &w->rows, row, e->out[0] + at, e->out[1] + at, w->spec.longest_answer);
+        if (e->starts) /* a beam */
+            data_best_look_beam(&g->best, &w->rows, row,
+                                e->out[1] + (size_t)b * (size_t)(e->starts * e->width), e->starts, e->width,
+                                data_rows_start(&w->rows, row, w->batch.batch.seq), w->spec.longest_answer);
+        else
+            data_best_look(&g->best, &w->rows, row, e->out[0] + at, e->out[1] + at, w->spec.longest_answer);
         break;
     case BY_EXAMPLE_CHOICE:
         if (b % each == 0)
@@ -146,6 +152,9 @@ static by_status run_group(evaluation *e, const data_row_groups *groups, int g)
     if (w->examples.spec.kind >= BY_EXAMPLE_MLM)
         return BY_OK;
     BY_TRY(read_out(e, p, 0, by_io_output(by_pass_io(p), "logits")));
+    const by_tensor *second = by_io_output(by_pass_io(p), "second");
+    e->starts = second && by_rank(second) == 3 ? (int)by_dim(second, 1) : 0;
+    e->width = e->starts ? (int)by_dim(second, 2) : 0;
     BY_TRY(read_out(e, p, 1, by_io_output(by_pass_io(p), "second")));
     for (int i = 0; i < count; i++)
         take_row(e, i, groups->rows[first + i]);
@@ -157,7 +166,7 @@ static by_status run_group(evaluation *e, const data_row_groups *groups, int g)
 /* The answer in memory of its own; "" where there is none. */
 static char *answer_text(const train_task *w, const data_example *x, const data_best *b)
 {
-    if (b->end <= b->start || (w->may_be_none && b->none - b->score > w->spec.null_threshold))
+    if (b->end <= b->start || (w->may_be_none && data_best_margin(b) > w->spec.null_threshold))
         return base_strdup("");
     return base_sprintf("%.*s", (int)(b->end - b->start), x->pair + b->start);
 }

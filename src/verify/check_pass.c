@@ -245,7 +245,7 @@ static by_tensor *output_named(const verify_case *c, const char *name)
         return by_io_output(io, "features");
     if (strcmp(name, "pooler_output") == 0)
         return by_io_output(io, "pooled");
-    return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : NULL;
+    return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : by_io_output(io, name);
 }
 
 by_status verify_output(verify_case *c, const by_weight *e)

@@ -94,7 +94,7 @@ learns() { # CLASS DATA TASK METRIC: fine-tuning with this head learns the data,
 check "classification" learns XLNetForSequenceClassification "$tmp/labels.tsv" classify '"accuracy":1' "$@"
 check "tags" learns XLNetForTokenClassification "$tmp/tags.conll" tag '"f1":1' "$@"
 check "choices" learns XLNetForMultipleChoice "$tmp/choices.jsonl" choice '"accuracy":1' "$@"
-check "answers" learns XLNetForQuestionAnsweringSimple "$tmp/squad.json" answer '"f1":100' "$@" --epochs 60
+check "answers" learns XLNetForQuestionAnswering "$tmp/squad.json" answer '"f1":100' "$@" --epochs 60
 run classify "$tmp/classify" "a good film" --threads 1
 check "a text is classified" works good
 run tag "$tmp/tag" "Anna ran" --threads 1
