@@ -20,13 +20,13 @@ BEGIN {
     may["score"]  = "base text"
     may["data"]   = "base graph text model"
     may["report"] = "base"
-    may["ngram"]  = "base text"
+    may["ngram"]  = "base text data"
     may["image"]  = "base"
-    may["train"]  = "base graph nn models model text score data io report infer"
-    may["infer"]  = "base graph nn models model text score data io"
+    may["train"]  = "base graph nn models model text score data io report infer ngram"
+    may["infer"]  = "base graph nn models model text score data io ngram"
     may["verify"] = "base ngram image graph nn models model text data io train infer"
     may["server"] = "base graph nn models model text score data io train infer report"
-    may["cli"]    = "base image graph nn models model text score data io train infer verify report server"
+    may["cli"]    = "base image ngram graph nn models model text score data io train infer verify report server"
 
     # public header -> the room that implements it. An include of it counts as an include of that room.
     of["base"] = "base"

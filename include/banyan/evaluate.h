@@ -5,6 +5,7 @@
 
 #include "banyan/generate.h"
 #include "banyan/model.h"
+#include "banyan/ngram.h"
 #include "banyan/score.h"
 #include "banyan/tokenizer.h"
 
@@ -60,6 +61,16 @@ typedef struct by_cache_tuning {
 } by_cache_tuning;
 BY_API by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_cache_tuning *out);
+
+/* How well an n-gram model predicts the files. A model of words reads sentences, a line each: words and </s> are predicted, and *sum,
+ * unless NULL, has them in base 10 with the unknown words. Unknown words have no spelling under the model, so that bytes are
+ * 0 where there are any. A model of tokens reads the stream of t as by_perplexity does, every token but the first. `sentence`,
+ * unless NULL, hears of every line, tokens of a line included; a model of tokens then reads lines as texts of their own. Of
+ * the spec, max_tokens (models of tokens), progress, cancelled and user count. */
+typedef void by_ngram_sentence_fn(void *user, const char *line, size_t bytes, const by_ngram_sum *sum);
+BY_API by_status by_ngram_evaluate(const by_ngram *m, const by_tokenizer *t, const char *const *files,
+                                   int count, const by_perplexity_spec *spec, by_ngram_sentence_fn *sentence,
+                                   by_perplexity_result *out, by_ngram_sum *sum);
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #define BANYAN_GENERATE_H
 
 #include "banyan/model.h"
+#include "banyan/ngram.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -318,6 +319,13 @@ typedef struct by_generate_result {
 BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, const int *lengths,
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */
+
+/* The same for one text of an n-gram model, whose tokens are those of its tokenizer, or words. A text ends with </s>, which
+ * is the tokenizer's end-of-text token where it has one; a model of words never writes <unk>. Without a tokenizer and
+ * without an end the text goes on to max_new_tokens, which must be given. Of the spec, sampling, max_new_tokens, ignore_eos,
+ * first_sample, token, cancelled, explain and user count. *out is to be released by by_release(out->tokens). */
+BY_API by_status by_ngram_generate(const by_ngram *m, const int32_t *prompt, int length,
+                                   const by_generate_spec *spec, by_generation *out);
 
 /* ---- sequences that come and go -------------------------------------------------------------- */
 

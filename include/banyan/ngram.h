@@ -18,8 +18,11 @@ enum { BY_NGRAM_MAX_ORDER = 10 };
 typedef enum by_smoothing {
     BY_SMOOTHING_KNESER_NEY, /* interpolated and modified (Chen and Goodman 1998), the estimates of KenLM's lmplz */
     BY_SMOOTHING_ADD_K, /* (c(h w) + k) / (c(h) + k |V|); with k = 0 maximum likelihood */
-    BY_SMOOTHING_STUPID /* c(h w) / c(h), otherwise 0.4 times that of the shorter context (Brants et al. 2007) */
+    BY_SMOOTHING_STUPID, /* c(h w) / c(h), otherwise 0.4 times that of the shorter context (Brants et al. 2007) */
+    BY_SMOOTHING_MLE,    /* maximum likelihood: c(h w) / c(h), 0 for what was not seen */
+    BY_SMOOTHING_UNKNOWN /* of a model that was read from an ARPA file; not to be asked for */
 } by_smoothing;
+BY_API const char *by_smoothing_name(by_smoothing s); /* "kneser-ney", "add-k", "stupid", "mle", "unknown" */
 
 typedef struct by_ngram_spec {
     int order; /* 1 to BY_NGRAM_MAX_ORDER; 0: 3 */
@@ -51,24 +54,45 @@ typedef struct by_ngram_result {
 
 typedef struct by_ngram by_ngram; /* a model; any number of threads may query it */
 
-/* Estimates a model from text files, a sentence per line; compressed files and "-" are fine. Words are separated by white
- * space, or are the ids of a tokenizer's tokens. The model is written to `binary` and to `arpa`, unless NULL, each replaced
- * atomically; an ARPA file whose name ends with .gz is compressed. result may be NULL. */
+/* Estimates a model from text files; compressed files and "-" are fine. The model is written to `binary` and to `arpa`,
+ * unless NULL, each replaced atomically; an ARPA file whose name ends with .gz is compressed. result may be NULL.
+ *
+ * Without a tokenizer a line is a sentence, and words are separated by white space. With one the model is one of tokens:
+ * the text is the stream that neural models read, line ends included; a sentence ends with a file, or where the
+ * end-of-text token stands, for which the model has </s>. Files may then be .bin token shards. Every token of the
+ * vocabulary is a word of the model, whether it occurs or not. */
 BY_API by_status by_ngram_train(const char *const *files, int count, const by_tokenizer *t,
                                 const by_ngram_spec *spec, const char *binary, const char *arpa,
                                 by_ngram_result *result);
-/* Makes a binary of an ARPA file, plain or compressed. */
-BY_API by_status by_ngram_convert(const char *arpa, const char *binary);
-/* Opens a binary, which is mapped, or an ARPA file, plain or compressed. Returns NULL on failure. */
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+/* A model directory has config.json ("model_type": "ngram"), ngram.bin and, for a model of tokens, the files of the
+ * tokenizer. by_ngram_is says whether the path is such a directory, a binary, or an ARPA file, plain or compressed. */
+BY_API bool by_ngram_is(const char *path);
+BY_API bool by_ngram_is_family(const char *family); /* whether "ngram" is meant */
+/* Estimates a model and writes a directory. t: NULL for words. config.json is written last: what an interrupted call leaves
+ * is no model, and the next call removes it. A directory that holds another model is an error unless `overwrite` is set,
+ * which replaces an n-gram model and no other. arpa: also writes model.arpa. */
+BY_API by_status by_ngram_train_folder(const char *const *files, int count, const by_tokenizer *t,
+                                       const by_ngram_spec *spec, const char *dir, bool arpa, bool overwrite,
+                                       by_ngram_result *result);
+/* Makes a binary of an ARPA file, or an ARPA file (.arpa or .arpa.gz) of a binary or a model directory. */
+BY_API by_status by_ngram_convert(const char *from, const char *to);
+/* Opens a directory, a binary, which is mapped, or an ARPA file, plain or compressed. Returns NULL on failure. */
 BY_API by_ngram *by_ngram_open(const char *path);
 BY_API void by_ngram_free(by_ngram *m);
 BY_API int by_ngram_order(const by_ngram *m);
+BY_API by_smoothing by_ngram_smoothing(const by_ngram *m);
 BY_API int64_t by_ngram_count(const by_ngram *m, int order);
 BY_API size_t by_ngram_bytes(const by_ngram *m);
 /* Words: their number, the id of one (0, <unk>, if it is not known) and the name of one. */
 BY_API int by_ngram_words(const by_ngram *m);
 BY_API int32_t by_ngram_find(const by_ngram *m, const char *word, size_t bytes);
 BY_API const char *by_ngram_word(const by_ngram *m, int32_t id);
+/* Of a model of tokens: the size of the tokenizer's vocabulary, otherwise 0; and the word of a token. */
+BY_API int by_ngram_tokens(const by_ngram *m);
+BY_API int32_t by_ngram_token_word(const by_ngram *m, int32_t token);
 
 /* A context. The last words, as far as they can matter, the most recent first. */
 typedef struct by_ngram_state {
@@ -83,6 +107,16 @@ BY_API by_ngram_state by_ngram_nothing(const by_ngram *m); /* without a context 
  * unless NULL, the length of the n-gram that was found. */
 BY_API double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word,
                              by_ngram_state *next, int *matched);
+
+/* log10 p(w | state) of every word, (words) in the order of ids. <s> is never predicted and has -infinity. The others add up to 1,
+ * except under stupid back-off, whose scores are no probabilities. */
+BY_API void by_ngram_distribution(const by_ngram *m, const by_ngram_state *state, double *out);
+/* The same for a model of tokens, (tokens) natural logarithms: the probabilities of what is no token (<unk>; </s> where the
+ * tokenizer has no end-of-text token) are shared out in proportion, so that those of the tokens add up to 1. */
+BY_API void by_ngram_token_distribution(const by_ngram *m, const by_ngram_state *state, float *out);
+/* One of these, and the state after the token: that of a new sentence after an end-of-text token. */
+BY_API double by_ngram_token_score(const by_ngram *m, const by_ngram_state *state, int32_t token,
+                                   by_ngram_state *next);
 
 /* The log10 probability and back-off weight of an n-gram of `count` words, the first one first. False if it is not
  * listed. */

@@ -126,7 +126,8 @@ static by_status read_unigram(reader *r, char *text)
 
 static by_status make_image(reader *r, const char *binary)
 {
-    BY_TRY(ngram_image_make(&r->image, binary, &r->words, r->order, r->counts, 0));
+    BY_TRY(ngram_image_make(&r->image, binary, &r->words, r->order, r->counts,
+                            (ngram_traits){.smoothing = BY_SMOOTHING_UNKNOWN, .eos = -1}));
     for (uint32_t i = 0; i < r->words.count; i++)
         BY_TRY(ngram_image_put(&r->image, 1, &i, r->unigrams[i][0], r->unigrams[i][1]));
     return BY_OK;
@@ -294,30 +295,62 @@ static by_status close_writer(writer *w, by_status s)
     return s;
 }
 
-static by_status write_order(writer *w, const ngram_words *words, ngram_spool *entries, int n, bool last)
+/* A number to nine digits, which give the same float again. */
+static void put_number(base_buf *b, float value)
 {
-    const void *record;
-    base_buf_printf(&w->buffer, "\\%d-grams:\n", n);
-    BY_TRY(ngram_spool_rewind(entries));
+    static const double powers[] = {1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
+    const double size = fabs((double)value);
+    if (size >= 100 || size < 1e-4) {
+        base_buf_printf(b, "%.9g", (double)value);
+        return;
+    }
+    int digits = 7;
+    for (double bound = 10; size < bound && digits < 12; bound /= 10)
+        digits++;
+    uint64_t n = (uint64_t)(size * powers[digits - 7] + 0.5);
+    char text[24], *at = text + sizeof text;
+    while (digits && n % 10 == 0) {
+        n /= 10;
+        digits--;
+    }
+    for (int i = 0; n || i <= digits; n /= 10, i++) {
+        if (i == digits && digits)
+            *--at = '.';
+        *--at = (char)('0' + n % 10);
+    }
+    if (value < 0)
+        *--at = '-';
+    base_buf_put(b, at, (size_t)(text + sizeof text - at));
+}
+
+static by_status write_order(writer *w, const ngram_listing *l, int n)
+{
+    const ngram_entry *e;
+    base_buf *b = &w->buffer;
+    base_buf_printf(b, "\\%d-grams:\n", n);
+    BY_TRY(l->begin(l->user, n));
     for (;;) {
-        BY_TRY(ngram_spool_next(entries, &record));
-        if (!record)
+        BY_TRY(l->next(l->user, n, &e));
+        if (!e)
             break;
-        const ngram_entry *e = record;
-        base_buf_printf(&w->buffer, "%.8g\t", (double)BY_MAX(e->probability, -99));
-        for (int i = 0; i < n; i++)
-            base_buf_printf(&w->buffer, "%s%s", i ? " " : "", ngram_words_name(words, e->words[i]));
-        if (!last)
-            base_buf_printf(&w->buffer, "\t%.8g", (double)BY_MAX(e->backoff, -99));
-        base_buf_puts(&w->buffer, "\n");
-        if (w->buffer.size > 1 << 16)
+        put_number(b, BY_MAX(e->probability, -99));
+        for (int i = 0; i < n; i++) {
+            base_buf_put(b, i ? " " : "\t", 1);
+            base_buf_puts(b, l->text + l->starts[e->words[i]]);
+        }
+        if (n < l->order) {
+            base_buf_put(b, "\t", 1);
+            put_number(b, BY_MAX(e->backoff, -99));
+        }
+        base_buf_put(b, "\n", 1);
+        if (b->size > 1 << 16)
             BY_TRY(flush(w));
     }
-    base_buf_puts(&w->buffer, "\n");
+    base_buf_puts(b, "\n");
     return flush(w);
 }
 
-by_status ngram_arpa_write(const char *path, const ngram_words *words, ngram_spool *entries, int order)
+by_status ngram_arpa_write(const char *path, const ngram_listing *l)
 {
     writer w = {.path = path};
     by_status s = open_writer(&w);
@@ -326,11 +359,11 @@ by_status ngram_arpa_write(const char *path, const ngram_words *words, ngram_spo
         return s;
     }
     base_buf_puts(&w.buffer, "\\data\\\n");
-    for (int n = 1; n <= order; n++)
-        base_buf_printf(&w.buffer, "ngram %d=%lld\n", n, (long long)entries[n - 1].count);
+    for (int n = 1; n <= l->order; n++)
+        base_buf_printf(&w.buffer, "ngram %d=%lld\n", n, (long long)l->counts[n - 1]);
     base_buf_puts(&w.buffer, "\n");
-    for (int n = 1; n <= order && s == BY_OK; n++)
-        s = write_order(&w, words, &entries[n - 1], n, n == order);
+    for (int n = 1; n <= l->order && s == BY_OK; n++)
+        s = write_order(&w, l, n);
     base_buf_puts(&w.buffer, "\\end\\\n");
     if (s == BY_OK)
         s = flush(&w);

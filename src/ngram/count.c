@@ -2,8 +2,8 @@
  * that sorting them brings n-grams with a common suffix together. A sentence begins after order - 1 times <s> and
  * ends with </s>. */
 #include "base/input.h"
+#include "data/tokens.h"
 #include "ngram/ngram.h"
-#include "text/tokenizer.h"
 
 /* A record: its words, then the count as two u32. */
 static void add_counts(void *into, const void *from, int words)
@@ -17,8 +17,6 @@ static void add_counts(void *into, const void *from, int words)
 
 typedef struct corpus {
     ngram_job *job;
-    const by_tokenizer *tokenizer;
-    by_ids ids;
     uint32_t record[BY_NGRAM_MAX_ORDER + 2]; /* the last words, the newest first, and a count of 1 */
 } corpus;
 
@@ -67,25 +65,23 @@ static by_status push_words(corpus *c, const base_lines *l)
     return BY_OK;
 }
 
-static by_status push_tokens(corpus *c, const base_lines *l)
+static void begin_sentence(corpus *c)
 {
-    char name[16];
-    c->ids.count = 0;
-    BY_TRY(tok_encode(c->tokenizer, l->text, l->size, &c->ids));
-    for (size_t i = 0; i < c->ids.count; i++) {
-        const int n = base_format(name, sizeof name, "%d", (int)c->ids.data[i]);
-        BY_TRY(push_text(c, l, name, (size_t)n));
-    }
-    return BY_OK;
+    for (int i = 0; i < c->job->order; i++)
+        c->record[i] = NGRAM_BOS;
+}
+
+static by_status end_sentence(corpus *c)
+{
+    c->job->result->sentences++;
+    return push(c, NGRAM_EOS);
 }
 
 static by_status count_line(corpus *c, const base_lines *l)
 {
-    for (int i = 0; i < c->job->order; i++)
-        c->record[i] = NGRAM_BOS;
-    BY_TRY(c->tokenizer ? push_tokens(c, l) : push_words(c, l));
-    c->job->result->sentences++;
-    return push(c, NGRAM_EOS);
+    begin_sentence(c);
+    BY_TRY(push_words(c, l));
+    return end_sentence(c);
 }
 
 static by_status count_file(corpus *c, const char *path)
@@ -106,9 +102,82 @@ static by_status count_file(corpus *c, const char *path)
     return status;
 }
 
-by_status ngram_count(ngram_job *j, const char *const *files, int count, const by_tokenizer *t)
+/* ---- tokens ------------------------------------------------------------------------------------------ */
+
+/* Token i is word NGRAM_SPECIAL + i, by the order in which they are added. */
+static by_status add_vocabulary(ngram_job *j)
 {
-    corpus c = {.job = j, .tokenizer = t};
+    char name[16];
+    uint32_t id;
+    for (int i = 0; i < by_tokenizer_vocab_size(j->tokenizer); i++) {
+        const int n = base_format(name, sizeof name, "%d", i);
+        BY_TRY(ngram_words_add(j->vocabulary, name, (size_t)n, &id));
+    }
+    return BY_OK;
+}
+
+/* An end-of-text token ends a sentence, unless none has begun. */
+static by_status push_token(corpus *c, int32_t token, int32_t eos)
+{
+    if (token != eos) {
+        c->job->result->tokens++;
+        return push(c, NGRAM_SPECIAL + (uint32_t)token);
+    }
+    if (c->record[0] != NGRAM_BOS)
+        BY_TRY(end_sentence(c));
+    begin_sentence(c);
+    return BY_OK;
+}
+
+static by_status count_stream(corpus *c, const data_tokens *tokens)
+{
+    const by_ngram_spec *s = c->job->spec;
+    const int32_t eos = by_tokenizer_eos(c->job->tokenizer);
+    const int64_t count = data_tokens_count(tokens);
+    int32_t ids[4096];
+    begin_sentence(c);
+    for (int64_t at = 0; at < count; at += BY_COUNT(ids)) {
+        const int64_t n = BY_MIN(count - at, BY_COUNT(ids));
+        BY_TRY(data_tokens_read(tokens, at, n, ids));
+        for (int64_t i = 0; i < n; i++)
+            BY_TRY(push_token(c, ids[i], eos));
+        if (s->cancelled && s->cancelled(s->user))
+            return base_fail(BY_ERR_CANCELLED, "interrupted while counting");
+        if (s->progress && at / BY_COUNT(ids) % 64 == 0)
+            s->progress(s->user, "counting", c->job->result->tokens);
+    }
+    return c->record[0] == NGRAM_BOS ? BY_OK : end_sentence(c);
+}
+
+/* Text goes through a shard of tokens, which is open when its folder is removed. */
+static data_tokens *open_tokens(const ngram_job *j, const char *const *files, int count)
+{
+    const int vocab = by_tokenizer_vocab_size(j->tokenizer);
+    if (count && data_tokens_is_shard(files[0]))
+        return data_tokens_open(files, count, vocab);
+    char *dir = base_dir_temporary("ngram"), *path = dir ? base_path_join(dir, "text.bin") : NULL;
+    data_tokens *t = NULL;
+    if (path && data_tokens_build(j->tokenizer, files, count, path, NULL, NULL) == BY_OK)
+        t = data_tokens_open((const char *const[]){path}, 1, vocab);
+    if (dir)
+        base_dir_remove(dir);
+    base_free(path);
+    base_free(dir);
+    return t;
+}
+
+static by_status count_tokens(corpus *c, const char *const *files, int count)
+{
+    BY_TRY(add_vocabulary(c->job));
+    data_tokens *t = open_tokens(c->job, files, count);
+    by_status s = t ? count_stream(c, t) : base_error_status();
+    data_tokens_free(t);
+    return s;
+}
+
+by_status ngram_count(ngram_job *j, const char *const *files, int count)
+{
+    corpus c = {.job = j};
     const uint64_t one = 1;
     memcpy(c.record + j->order, &one, sizeof one);
     j->counts = ngram_sorter_new(&(ngram_sorter_spec){.words = j->order,
@@ -118,9 +187,10 @@ by_status ngram_count(ngram_job *j, const char *const *files, int count, const b
                                                       .merge = add_counts,
                                                       .dir = j->dir});
     by_status s = j->counts ? BY_OK : base_error_status();
-    for (int i = 0; i < count && s == BY_OK; i++)
+    if (s == BY_OK && j->tokenizer)
+        s = count_tokens(&c, files, count);
+    for (int i = 0; i < count && s == BY_OK && !j->tokenizer; i++)
         s = count_file(&c, files[i]);
-    tok_ids_free(&c.ids);
     if (s == BY_OK && j->result->tokens == 0)
         s = base_fail(BY_ERR_FORMAT, "the text has no words");
     return s == BY_OK ? ngram_sorter_finish(j->counts) : s;

@@ -1,5 +1,5 @@
 /* estimate.c - estimates a model from text and writes it (by_ngram_train). */
-#include <math.h>
+#include <stdlib.h>
 
 #include "ngram/ngram.h"
 
@@ -10,7 +10,7 @@ static by_status check(const by_ngram_spec *s)
     if (s->order < 0 || s->order > BY_NGRAM_MAX_ORDER)
         return base_fail(BY_ERR_ARGUMENT, "order %d is not possible; the highest is %d", s->order,
                          BY_NGRAM_MAX_ORDER);
-    if (s->smoothing < BY_SMOOTHING_KNESER_NEY || s->smoothing > BY_SMOOTHING_STUPID)
+    if (s->smoothing < BY_SMOOTHING_KNESER_NEY || s->smoothing > BY_SMOOTHING_MLE)
         return base_fail(BY_ERR_ARGUMENT, "smoothing %d is not known", (int)s->smoothing);
     if (s->prune_count < 0 || (s->prune_count && !s->prune))
         return base_fail_missing("list of pruning thresholds");
@@ -53,8 +53,10 @@ static by_status write_binary(ngram_job *j, const char *path)
     int64_t counts[BY_NGRAM_MAX_ORDER] = {0};
     for (int n = 0; n < j->order; n++)
         counts[n] = j->entries[n].count;
-    const double missing = j->spec->smoothing == BY_SMOOTHING_STUPID ? log10(NGRAM_STUPID) : 0;
-    by_status s = ngram_image_make(&m, path, j->vocabulary, j->order, counts, missing);
+    const ngram_traits traits = {.smoothing = j->spec->smoothing,
+                                 .tokens = j->tokenizer ? by_tokenizer_vocab_size(j->tokenizer) : 0,
+                                 .eos = j->tokenizer ? by_tokenizer_eos(j->tokenizer) : -1};
+    by_status s = ngram_image_make(&m, path, j->vocabulary, j->order, counts, traits);
     if (s == BY_OK)
         s = fill(j, &m);
     if (s == BY_OK)
@@ -63,17 +65,42 @@ static by_status write_binary(ngram_job *j, const char *path)
     return s;
 }
 
+static by_status begin_order(void *user, int n)
+{
+    return ngram_spool_rewind(&((ngram_job *)user)->entries[n - 1]);
+}
+
+static by_status next_entry(void *user, int n, const ngram_entry **out)
+{
+    const void *record;
+    BY_TRY(ngram_spool_next(&((ngram_job *)user)->entries[n - 1], &record));
+    *out = record;
+    return BY_OK;
+}
+
+static by_status write_arpa(ngram_job *j, const char *path)
+{
+    ngram_listing l = {.order = j->order,
+                       .text = j->vocabulary->text,
+                       .starts = j->vocabulary->starts,
+                       .begin = begin_order,
+                       .next = next_entry,
+                       .user = j};
+    for (int n = 0; n < j->order; n++)
+        l.counts[n] = j->entries[n].count;
+    return ngram_arpa_write(path, &l);
+}
+
 static void say(const ngram_job *j, const char *stage)
 {
     if (j->spec->progress)
         j->spec->progress(j->spec->user, stage, j->result->tokens);
 }
 
-static by_status run(ngram_job *j, const char *const *files, int count, const by_tokenizer *t,
-                     const char *binary, const char *arpa)
+static by_status run(ngram_job *j, const char *const *files, int count, const char *binary, const char *arpa)
 {
     say(j, "counting");
-    BY_TRY(ngram_count(j, files, count, t));
+    BY_TRY(ngram_count(j, files, count));
     say(j, "adjusting");
     BY_TRY(ngram_adjust(j));
     say(j, "estimating");
@@ -83,7 +110,7 @@ static by_status run(ngram_job *j, const char *const *files, int count, const by
         j->result->ngrams[n] = j->entries[n].count;
     say(j, "writing");
     if (arpa)
-        BY_TRY(ngram_arpa_write(arpa, j->vocabulary, j->entries, j->order));
+        BY_TRY(write_arpa(j, arpa));
     return binary ? write_binary(j, binary) : BY_OK;
 }
 
@@ -96,21 +123,18 @@ static void close_job(ngram_job *j)
         ngram_spool_free(&j->backoffs[n]);
         ngram_spool_free(&j->entries[n]);
     }
-    if (j->dir)
-        base_dir_remove(j->dir);
-    base_free(j->dir);
 }
 
-static char *make_folder(const by_ngram_spec *s)
+static const char *temporary_of(const by_ngram_spec *s)
 {
-    if (!s->temporary)
-        return base_dir_temporary("ngram");
-    char *dir =
-        base_sprintf("%s/banyan-ngram-%08llx", s->temporary, (unsigned long long)(base_seconds() * 1e6));
-    if (dir && base_dir_make(dir) == BY_OK)
-        return dir;
-    base_free(dir);
-    return NULL;
+    const char *place = s->temporary ? s->temporary : getenv("TMPDIR");
+    return place && *place ? place : "/tmp";
+}
+
+const char *by_smoothing_name(by_smoothing s)
+{
+    static const char *const names[] = {"kneser-ney", "add-k", "stupid", "mle", "unknown"};
+    return names[(unsigned)s < BY_COUNT(names) ? s : BY_SMOOTHING_UNKNOWN];
 }
 
 by_status by_ngram_train(const char *const *files, int count, const by_tokenizer *t,
@@ -125,7 +149,16 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
         if (!files[i])
             return base_fail_missing("file");
     BY_TRY(check(spec));
-    ngram_job j = {.spec = spec,
+    if (t && spec->plain_unigrams)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "a model of tokens gives a share to those that do not occur: its "
+                         "unigrams are interpolated");
+    by_ngram_spec known = *spec;
+    if (spec->smoothing == BY_SMOOTHING_MLE)
+        known.k = 0;
+    ngram_job j = {.spec = &known,
+                   .tokenizer = t,
+                   .dir = temporary_of(spec),
                    .result = result ? result : &unused,
                    .order = spec->order ? spec->order : USUAL_ORDER,
                    .budget = spec->memory ? BY_MAX(spec->memory, (size_t)1 << 20) : (size_t)1 << 30,
@@ -134,8 +167,8 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
     const double begin = base_seconds();
     *j.result = (by_ngram_result){0};
     by_status s = ngram_words_make(&words);
-    j.dir = s == BY_OK ? make_folder(spec) : NULL;
-    s = j.dir ? run(&j, files, count, t, binary, arpa) : base_error_status();
+    if (s == BY_OK)
+        s = run(&j, files, count, binary, arpa);
     j.result->seconds = base_seconds() - begin;
     close_job(&j);
     ngram_words_free(&words);

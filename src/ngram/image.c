@@ -1,13 +1,14 @@
 /* image.c - the binary of an n-gram model: laid out and filled in place, checked when it is opened. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "ngram/ngram.h"
 
 static const char magic[8] = {'b', 'y', 'n', 'g', 'r', 'a', 'm', '\n'};
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static uint64_t aligned(uint64_t n)
 {
@@ -20,10 +21,15 @@ static uint64_t slots_for(uint64_t count)
 }
 
 /* Sizes and places; everything else is zero. */
-static ngram_header layout(const ngram_words *w, int order, const int64_t *counts, double missing)
+static ngram_header layout(const ngram_words *w, int order, const int64_t *counts, ngram_traits traits)
 {
-    ngram_header h = {
-        .version = VERSION, .order = (uint32_t)order, .words = w->count, .missing = (float)missing};
+    ngram_header h = {.version = VERSION,
+                      .order = (uint32_t)order,
+                      .words = w->count,
+                      .missing = traits.smoothing == BY_SMOOTHING_STUPID ? (float)log10(NGRAM_STUPID) : 0,
+                      .smoothing = traits.smoothing,
+                      .tokens = (uint32_t)traits.tokens,
+                      .eos = traits.eos};
     uint64_t at = aligned(sizeof h);
     memcpy(h.magic, magic, sizeof magic);
     for (int n = 0; n < order; n++) {
@@ -37,7 +43,12 @@ static ngram_header layout(const ngram_words *w, int order, const int64_t *count
     h.text_bytes = w->size;
     h.index = aligned(h.text + w->size);
     h.index_slots = slots_for(w->count);
-    h.bytes = h.index + h.index_slots * sizeof(uint32_t);
+    at = aligned(h.index + h.index_slots * sizeof(uint32_t));
+    for (int n = 1; n < order; n++) {
+        h.firsts[n] = at;
+        at = aligned(at + h.slots[n] * sizeof(uint32_t));
+    }
+    h.bytes = at;
     return h;
 }
 
@@ -73,9 +84,9 @@ static void copy_words(ngram_header *h, const ngram_words *w)
 }
 
 by_status ngram_image_make(ngram_image *m, const char *path, const ngram_words *w, int order,
-                           const int64_t *counts, double missing)
+                           const int64_t *counts, ngram_traits traits)
 {
-    const ngram_header h = layout(w, order, counts, missing);
+    const ngram_header h = layout(w, order, counts, traits);
     void *at = MAP_FAILED;
     *m = (ngram_image){0};
     for (int n = 0; n < order; n++)
@@ -138,6 +149,7 @@ static ngram_value *value_of(const ngram_image *m, int n, const uint32_t *words,
     if (s->key) /* twice the same n-gram, or two with one key */
         return NULL;
     s->key = key;
+    ((uint32_t *)(base + h->firsts[n - 1]))[s - (ngram_slot *)(base + h->at[n - 1])] = words[0];
     return &s->value;
 }
 
@@ -179,13 +191,96 @@ by_status ngram_image_check(const ngram_header *h, size_t bytes)
     if (h->version != VERSION)
         return base_fail(BY_ERR_UNSUPPORTED, "version %u of the format is not known", h->version);
     good = h->order >= 1 && h->order <= BY_NGRAM_MAX_ORDER && h->bytes == bytes &&
-           h->words >= NGRAM_SPECIAL && lies_within(h->starts, h->words, 8, bytes) && h->starts % 8 == 0 &&
-           h->text_bytes > 0 && lies_within(h->text, h->text_bytes, 1, bytes) && h->index_slots > h->words &&
-           lies_within(h->index, h->index_slots, 4, bytes);
+           h->words >= NGRAM_SPECIAL && h->smoothing <= BY_SMOOTHING_UNKNOWN &&
+           (h->tokens == 0 || h->words == h->tokens + NGRAM_SPECIAL) && h->eos >= -1 &&
+           (h->eos < 0 || (uint32_t)h->eos < h->tokens) && lies_within(h->starts, h->words, 8, bytes) &&
+           h->starts % 8 == 0 && h->text_bytes > 0 && lies_within(h->text, h->text_bytes, 1, bytes) &&
+           h->index_slots > h->words && lies_within(h->index, h->index_slots, 4, bytes);
     for (uint32_t n = 0; n < h->order && good; n++)
         good = h->at[n] % 8 == 0 && lies_within(h->at[n], h->slots[n], n ? 16 : 8, bytes) &&
+               (n == 0 || lies_within(h->firsts[n], h->slots[n], 4, bytes)) &&
                (n ? h->slots[n] > h->counts[n] : h->slots[n] == h->words) && h->slots[n] < UINT32_MAX;
     if (good)
         good = ((const char *)h + h->text)[h->text_bytes - 1] == '\0';
     return good ? BY_OK : base_fail(BY_ERR_FORMAT, "the header is damaged");
+}
+
+/* ---- listing ------------------------------------------------------------------------------------------ */
+
+/* 1 / a modulo 2^64, of an odd number: each round doubles the number of right bits. */
+static uint64_t inverse(uint64_t a)
+{
+    uint64_t x = a;
+    for (int i = 0; i < 6; i++)
+        x *= 2 - a * x;
+    return x;
+}
+
+/* The key of an n-gram is a one-to-one function of its first word and the key of the rest. */
+bool ngram_image_words(const ngram_header *h, int n, uint64_t slot, uint32_t *words)
+{
+    const char *base = (const char *)h;
+    uint64_t key = ((const ngram_slot *)(base + h->at[n - 1]))[slot].key;
+    for (int i = 0; i + 1 < n; i++) {
+        const int left = n - i; /* words that the key stands for */
+        union {
+            const void *from;
+            ngram_slot *table; /* only read */
+        } at = {base + h->at[left - 1]};
+        const ngram_slot *s = ngram_slot_of(at.table, h->slots[left - 1], key);
+        if (!s->key)
+            return false;
+        words[i] = ((const uint32_t *)(base + h->firsts[left - 1]))[s - at.table];
+        if (words[i] >= h->words)
+            return false;
+        key = key * inverse(NGRAM_SPREAD) ^ ((uint64_t)words[i] + 1) * NGRAM_MIX;
+    }
+    words[n - 1] = (uint32_t)((key * inverse(NGRAM_SPREAD)) * inverse(NGRAM_MIX)) - 1;
+    return words[n - 1] < h->words;
+}
+
+static by_status begin_order(void *user, int n)
+{
+    (void)n;
+    ((ngram_image_walk *)user)->at = 0;
+    return BY_OK;
+}
+
+static void take_values(ngram_image_walk *w, const ngram_value *v)
+{
+    const uint32_t bits[2] = {v->probability | 0x80000000u, v->weight & ~1u};
+    memcpy(w->now, bits, sizeof bits);
+}
+
+static by_status next_entry(void *user, int n, const ngram_entry **out)
+{
+    ngram_image_walk *w = user;
+    const ngram_header *h = w->header;
+    const char *table = (const char *)h + h->at[n - 1];
+    *out = NULL;
+    while (n > 1 && w->at < h->slots[n - 1] && !((const ngram_slot *)table)[w->at].key)
+        w->at++;
+    if (w->at >= h->slots[n - 1])
+        return BY_OK;
+    take_values(w, n > 1 ? &((const ngram_slot *)table)[w->at].value : (const ngram_value *)table + w->at);
+    w->now[2] = (uint32_t)w->at;
+    if (n > 1 && !ngram_image_words(h, n, w->at, w->now + 2))
+        return base_fail(BY_ERR_FORMAT, "the tables are damaged");
+    w->at++;
+    *out = (const ngram_entry *)(const void *)w->now;
+    return BY_OK;
+}
+
+ngram_listing ngram_image_listing(ngram_image_walk *w)
+{
+    const ngram_header *h = w->header;
+    ngram_listing l = {.order = (int)h->order,
+                       .text = (const char *)h + h->text,
+                       .starts = (const uint64_t *)((const char *)h + h->starts),
+                       .begin = begin_order,
+                       .next = next_entry,
+                       .user = w};
+    for (int n = 0; n < l.order; n++)
+        l.counts[n] = (int64_t)h->counts[n];
+    return l;
 }

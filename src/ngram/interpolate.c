@@ -56,6 +56,20 @@ static by_status put_backoff(const group *g, double gamma)
     return ngram_spool_put(&g->job->backoffs[g->n - 2], record);
 }
 
+/* Words of the vocabulary that do not occur have the share of <unk>. The followers of the empty context are in the
+ * order of their ids. */
+static by_status put_unseen(const group *g, double unknown, double left)
+{
+    size_t at = 0;
+    for (uint32_t word = NGRAM_EOS; word < g->job->vocabulary->count; word++) {
+        while (at < g->count && g->list[at].word < word)
+            at++;
+        if (at == g->count || g->list[at].word != word)
+            BY_TRY(put_suffix(g, word, unknown, left));
+    }
+    return BY_OK;
+}
+
 /* The two words that follow nothing, and contexts at the beginning of a sentence, which have words of their own only
  * where every context has order - 1 words. */
 static by_status put_others(group *g, double unknown, double left)
@@ -78,8 +92,10 @@ static by_status close_relative(group *g)
     for (size_t i = 0; i < g->count; i++)
         BY_TRY(put_suffix(g, g->list[i].word,
                           ngram_relative_probability(g->job, g->n, (double)g->list[i].count, total), 0));
-    g->count = 0;
     g->unknown = ngram_relative_probability(g->job, g->n, 0, total);
+    if (g->n == 1)
+        BY_TRY(put_unseen(g, g->unknown, 0));
+    g->count = 0;
     return g->n > 1 ? put_backoff(g, ngram_relative_weight(g->job, g->n - 1, total)) : BY_OK;
 }
 
@@ -97,8 +113,10 @@ static by_status close_group(group *g)
             BY_TRY(put_suffix(g, g->list[i].word,
                               ((double)g->list[i].count - discount(g, g->list[i].count)) / total,
                               left / total));
-    g->count = 0;
     g->left = left / total;
+    if (g->n == 1)
+        BY_TRY(put_unseen(g, 0, g->left));
+    g->count = 0;
     return g->n > 1 ? put_backoff(g, g->left) : BY_OK;
 }
 
@@ -137,7 +155,6 @@ static by_status group_all(group *g)
 static by_status contexts_of_order(ngram_job *j, int n)
 {
     group g = {.job = j, .n = n};
-    char name[32];
     j->suffixes[n - 1] = ngram_sorter_new(&(ngram_sorter_spec){.words = n,
                                                                .record = 4 * (size_t)n + 8,
                                                                .budget = j->budget / 2 / (size_t)j->order,
@@ -145,9 +162,8 @@ static by_status contexts_of_order(ngram_job *j, int n)
                                                                .dir = j->dir});
     if (!j->suffixes[n - 1])
         return base_error_status();
-    base_format(name, sizeof name, "backoffs-%d", n);
-    BY_TRY(ngram_spool_make(&j->backoffs[n - 1], 4 * (size_t)n + 4, j->budget / 8 / (size_t)j->order, j->dir,
-                            name));
+    BY_TRY(
+        ngram_spool_make(&j->backoffs[n - 1], 4 * (size_t)n + 4, j->budget / 8 / (size_t)j->order, j->dir));
     by_status s = group_all(&g);
     base_free(g.list);
     ngram_sorter_free(j->contexts[n - 1]);
@@ -241,12 +257,9 @@ static by_status walk_longer(walk *w, int n, double lower)
 
 static by_status make_entries(ngram_job *j)
 {
-    char name[32];
-    for (int n = 1; n <= j->order; n++) {
-        base_format(name, sizeof name, "entries-%d", n);
+    for (int n = 1; n <= j->order; n++)
         BY_TRY(ngram_spool_make(&j->entries[n - 1], 4 * (size_t)n + 8, j->budget / 4 / (size_t)j->order,
-                                j->dir, name));
-    }
+                                j->dir));
     return BY_OK;
 }
 

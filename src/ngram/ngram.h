@@ -12,8 +12,8 @@ enum { NGRAM_UNK, NGRAM_BOS, NGRAM_EOS, NGRAM_SPECIAL }; /* "<unk>", "<s>", "</s
 typedef struct ngram_words {
     char *text; /* all words, each with a NUL after it */
     size_t size, room;
-    size_t *starts;  /* (count) of each word in text */
-    uint32_t *slots; /* open addressing: id + 1, 0 for a free slot */
+    uint64_t *starts; /* (count) of each word in text */
+    uint32_t *slots;  /* open addressing: id + 1, 0 for a free slot */
     uint32_t count, starts_room, slot_count;
 } ngram_words;
 
@@ -23,6 +23,12 @@ void ngram_words_free(ngram_words *w);
 by_status ngram_words_add(ngram_words *w, const char *word, size_t n, uint32_t *id);
 uint32_t ngram_words_find(const ngram_words *w, const char *word, size_t n);
 const char *ngram_words_name(const ngram_words *w, uint32_t id);
+
+/* ---- temporary files (spool.c) ------------------------------------------------------------------------ */
+
+/* A new file in dir that has no name: it goes with the process, however that ends. NULL on failure. */
+FILE *ngram_temporary(const char *dir);
+by_status ngram_temporary_fail(const char *dir); /* by errno */
 
 /* ---- sorting (sorter.c) ---------------------------------------------------------------------------- */
 
@@ -54,11 +60,11 @@ typedef struct ngram_spool {
     char *memory;
     size_t used, room; /* bytes in memory */
     FILE *file;
-    char *path;
+    const char *dir; /* for the file */
     int64_t count, read;
     char *at; /* the record that was read last from the file */
 } ngram_spool;
-by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir, const char *name);
+by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir);
 void ngram_spool_free(ngram_spool *s); /* the zero state is a no-op */
 by_status ngram_spool_put(ngram_spool *s, const void *record);
 by_status ngram_spool_rewind(ngram_spool *s);
@@ -75,9 +81,10 @@ typedef struct ngram_entry {
 /* Everything that is known while a model is estimated. */
 typedef struct ngram_job {
     const by_ngram_spec *spec;
+    const by_tokenizer *tokenizer; /* NULL: words */
     by_ngram_result *result;
     int order;
-    char *dir; /* temporary */
+    const char *dir; /* for temporary files */
     size_t budget;
     int threads;
     ngram_words *vocabulary;
@@ -90,7 +97,7 @@ typedef struct ngram_job {
 } ngram_job;
 
 /* Reads the corpora: job->counts and the vocabulary. */
-by_status ngram_count(ngram_job *j, const char *const *files, int count, const by_tokenizer *t);
+by_status ngram_count(ngram_job *j, const char *const *files, int count);
 /* Adjusted counts of every order (Kneser and Ney 1995), and the discounts of Chen and Goodman (1998). */
 by_status ngram_adjust(ngram_job *j);
 /* Probabilities and back-off weights: j->entries. */
@@ -108,8 +115,14 @@ double ngram_relative_weight(const ngram_job *j, int n, double total);
 typedef struct ngram_header {
     char magic[8];
     uint32_t version, order, words;
-    float missing; /* log10 weight of contexts that are not listed */
+    float missing;      /* log10 weight of contexts that are not listed */
+    uint32_t smoothing; /* by_smoothing */
+    uint32_t tokens;    /* of a model of tokens: token i is word NGRAM_SPECIAL + i; 0: words */
+    int32_t eos;        /* the token that is </s>, or -1 */
+    uint32_t unused;
     uint64_t counts[BY_NGRAM_MAX_ORDER], slots[BY_NGRAM_MAX_ORDER], at[BY_NGRAM_MAX_ORDER];
+    uint64_t firsts
+        [BY_NGRAM_MAX_ORDER]; /* u32 for each slot: the first word, from which all words of an n-gram follow */
     uint64_t starts, text, text_bytes, index, index_slots, bytes;
 } ngram_header;
 
@@ -123,9 +136,12 @@ typedef struct ngram_slot {
     ngram_value value;
 } ngram_slot;
 
+/* Odd, so that multiplying by them can be undone. */
+#define NGRAM_MIX    0x9e3779b97f4a7c15ull
+#define NGRAM_SPREAD 0xd6e8feb86659fd93ull
 static inline uint64_t ngram_key(uint64_t key, uint32_t word)
 {
-    return (key ^ ((uint64_t)word + 1) * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;
+    return (key ^ ((uint64_t)word + 1) * NGRAM_MIX) * NGRAM_SPREAD;
 }
 /* The slot of a key, which is free if the key is not there. */
 static inline ngram_slot *ngram_slot_of(ngram_slot *table, uint64_t slots, uint64_t key)
@@ -141,17 +157,50 @@ typedef struct ngram_image {
     ngram_header *header;
     char *path, *temporary; /* NULL: in memory */
 } ngram_image;
+/* What a model is, besides its n-grams. */
+typedef struct ngram_traits {
+    by_smoothing smoothing;
+    int tokens; /* 0: words */
+    int32_t eos;
+} ngram_traits;
 by_status ngram_image_make(ngram_image *m, const char *path, const ngram_words *w, int order,
-                           const int64_t *counts, double missing);
+                           const int64_t *counts, ngram_traits traits);
 /* Orders in rising order. An n-gram whose suffix or context is missing is an error. */
 by_status ngram_image_put(ngram_image *m, int n, const uint32_t *words, float probability, float weight);
 by_status ngram_image_finish(ngram_image *m); /* a file is synced and renamed */
 void ngram_image_abort(ngram_image *m);       /* the zero state is a no-op */
 by_status ngram_image_check(const ngram_header *h, size_t bytes);
+/* The words of the n-gram of order n in a slot that is not free. False if the tables are damaged. */
+bool ngram_image_words(const ngram_header *h, int n, uint64_t slot, uint32_t *words);
 
 /* ---- ARPA files (arpa.c) ------------------------------------------------------------------------------- */
 
 by_status ngram_arpa_read(const char *path, const char *binary, ngram_image *out);
-by_status ngram_arpa_write(const char *path, const ngram_words *w, ngram_spool *entries, int order);
+
+/* All n-grams of a model, order by order. */
+typedef struct ngram_listing {
+    int order;
+    int64_t counts[BY_NGRAM_MAX_ORDER];
+    const char *text; /* of all words, and where each begins */
+    const uint64_t *starts;
+    by_status (*begin)(void *user, int n);                         /* before the first of order n */
+    by_status (*next)(void *user, int n, const ngram_entry **out); /* NULL after the last */
+    void *user;
+} ngram_listing;
+by_status ngram_arpa_write(const char *path, const ngram_listing *l);
+/* A listing of a binary. */
+typedef struct ngram_image_walk {
+    const ngram_header *header;
+    uint64_t at;                          /* slot */
+    uint32_t now[BY_NGRAM_MAX_ORDER + 2]; /* an ngram_entry */
+} ngram_image_walk;
+ngram_listing ngram_image_listing(ngram_image_walk *w);
+const ngram_header *ngram_model_header(const by_ngram *m);
+
+/* ---- files (ngram_folder.c) ---------------------------------------------------------------------------- */
+
+bool ngram_is_binary(const char *path); /* by its first bytes */
+char *ngram_file_of(
+    const char *path); /* the file itself, or that of a model directory; heap string, NULL on failure */
 
 #endif

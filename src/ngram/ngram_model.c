@@ -52,20 +52,9 @@ static by_status check_contents(const by_ngram *m)
     return good && free ? BY_OK : base_fail(BY_ERR_FORMAT, "the tables are damaged");
 }
 
-static bool is_binary(const char *path)
-{
-    char first[8] = {0};
-    FILE *f = fopen(path, "rb");
-    const bool is =
-        f && fread(first, 1, sizeof first, f) == sizeof first && memcmp(first, "byngram\n", 8) == 0;
-    if (f)
-        fclose(f);
-    return is;
-}
-
 static by_status open_into(by_ngram *m, const char *path)
 {
-    if (!is_binary(path)) {
+    if (!ngram_is_binary(path)) {
         BY_TRY(ngram_arpa_read(path, NULL, &m->image));
         attach(m, m->image.header);
         return BY_OK;
@@ -82,14 +71,14 @@ by_ngram *by_ngram_open(const char *path)
         base_fail_missing("path");
         return NULL;
     }
-    by_ngram *m = base_alloc_zero(1, sizeof *m);
-    if (!m)
-        return NULL;
-    if (open_into(m, path) != BY_OK) {
+    char *file = ngram_file_of(path);
+    by_ngram *m = file ? base_alloc_zero(1, sizeof *m) : NULL;
+    if (m && open_into(m, file) != BY_OK) {
         base_fail_context("%s", path);
         by_ngram_free(m);
-        return NULL;
+        m = NULL;
     }
+    base_free(file);
     return m;
 }
 
@@ -102,23 +91,33 @@ void by_ngram_free(by_ngram *m)
     base_free(m);
 }
 
-by_status by_ngram_convert(const char *arpa, const char *binary)
-{
-    ngram_image image = {0};
-    if (!arpa || !binary)
-        return base_fail_missing("path");
-    by_status s = ngram_arpa_read(arpa, binary, &image);
-    if (s == BY_OK)
-        s = ngram_image_finish(&image);
-    ngram_image_abort(&image);
-    return s == BY_OK ? BY_OK : base_fail_context("%s", arpa);
-}
-
 /* ---- properties ----------------------------------------------------------------------------------- */
 
 int by_ngram_order(const by_ngram *m)
 {
     return m ? (int)m->header->order : 0;
+}
+
+by_smoothing by_ngram_smoothing(const by_ngram *m)
+{
+    return m ? (by_smoothing)m->header->smoothing : BY_SMOOTHING_UNKNOWN;
+}
+
+const ngram_header *ngram_model_header(const by_ngram *m)
+{
+    return m->header;
+}
+
+int by_ngram_tokens(const by_ngram *m)
+{
+    return m ? (int)m->header->tokens : 0;
+}
+
+int32_t by_ngram_token_word(const by_ngram *m, int32_t token)
+{
+    if (!m || token < 0 || token >= by_ngram_tokens(m))
+        return NGRAM_UNK;
+    return token == m->header->eos ? NGRAM_EOS : token + NGRAM_SPECIAL;
 }
 
 int64_t by_ngram_count(const by_ngram *m, int order)
@@ -255,47 +254,4 @@ by_ngram_state by_ngram_begin(const by_ngram *m)
          i++) /* models of relative frequencies list contexts of several <s> */
         by_ngram_score(m, &s, NGRAM_BOS, &s, NULL);
     return s;
-}
-
-static void add_word(const by_ngram *m, by_ngram_state *state, int32_t word, by_ngram_sum *sum)
-{
-    const double p = by_ngram_score(m, state, word, state, NULL);
-    sum->log10 += p;
-    sum->words++;
-    if (word == NGRAM_UNK)
-        sum->unknown++;
-    else
-        sum->log10_known += p;
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\v' || c == '\f' || c == '\0';
-}
-
-by_status by_ngram_sentence(const by_ngram *m, const char *text, size_t bytes, by_ngram_sum *sum)
-{
-    if (!m || (!text && bytes) || !sum)
-        return base_fail_missing(m ? "text or place for the sum" : "model");
-    by_ngram_state state = by_ngram_begin(m);
-    for (size_t at = 0; at < bytes;) {
-        while (at < bytes && is_space(text[at]))
-            at++;
-        const size_t begin = at;
-        while (at < bytes && !is_space(text[at]))
-            at++;
-        if (at > begin)
-            add_word(m, &state, by_ngram_find(m, text + begin, at - begin), sum);
-    }
-    add_word(m, &state, NGRAM_EOS, sum);
-    sum->sentences++;
-    return BY_OK;
-}
-
-double by_ngram_perplexity(const by_ngram_sum *s, bool without_unknown)
-{
-    if (!s)
-        return NAN;
-    const double words = (double)(without_unknown ? s->words - s->unknown : s->words);
-    return words > 0 ? pow(10, -(without_unknown ? s->log10_known : s->log10) / words) : NAN;
 }

@@ -25,7 +25,6 @@ struct ngram_sorter {
         *slots; /* of ngram_sorter_count: record + 1; twice as many as the block has room for, rounded up */
     size_t slot_count;
     FILE *file;
-    char *path;
     run *runs;
     int n_runs;
     int *heap, heap_size;
@@ -152,7 +151,7 @@ static by_status refill(ngram_sorter *s, run *r)
         return BY_ERR_MEMORY;
     errno = 0;
     if (pread(fileno(s->file), r->buffer, n, (off_t)r->from) != (ssize_t)n)
-        return base_fail(BY_ERR_IO, "%s: %s", s->path, errno ? strerror(errno) : "cannot be read back");
+        return ngram_temporary_fail(s->spec.dir);
     r->at = r->buffer;
     r->end = r->buffer + n;
     r->from += (int64_t)n;
@@ -210,13 +209,9 @@ by_status ngram_sorter_next(ngram_sorter *s, const void **record)
 
 static by_status open_file(ngram_sorter *s)
 {
-    if (s->file)
-        return BY_OK;
-    s->path = base_sprintf("%s/run-%p", s->spec.dir, (void *)s);
-    s->file = s->path ? fopen(s->path, "w+b") : NULL;
-    if (!s->path)
-        return BY_ERR_MEMORY;
-    return s->file ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", s->path, strerror(errno));
+    if (!s->file)
+        s->file = ngram_temporary(s->spec.dir);
+    return s->file ? BY_OK : base_error_status();
 }
 
 /* Writes the sorted block to the file as one run, merged. */
@@ -235,7 +230,7 @@ static by_status spill(ngram_sorter *s)
     const void *record = NULL;
     while (status == BY_OK && (status = ngram_sorter_next(s, &record)) == BY_OK && record) {
         if (fwrite(record, s->spec.record, 1, s->file) != 1)
-            status = base_fail(BY_ERR_IO, "%s: %s", s->path, strerror(errno));
+            status = ngram_temporary_fail(s->spec.dir);
         to += (int64_t)s->spec.record;
     }
     base_free(s->runs);
@@ -297,7 +292,7 @@ by_status ngram_sorter_finish(ngram_sorter *s)
         base_free(s->block);
         s->block = NULL;
         if (fflush(s->file) != 0)
-            return base_fail(BY_ERR_IO, "%s: %s", s->path, strerror(errno));
+            return ngram_temporary_fail(s->spec.dir);
     }
     return begin_merge(s);
 }
@@ -340,9 +335,6 @@ void ngram_sorter_free(ngram_sorter *s)
         base_free(s->runs[i].buffer);
     if (s->file)
         fclose(s->file);
-    if (s->path)
-        unlink(s->path);
-    base_free(s->path);
     base_free(s->runs);
     base_free(s->heap);
     base_free(s->merged);

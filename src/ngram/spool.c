@@ -1,24 +1,42 @@
-/* spool.c - records that are written once and read in order (see ngram.h). */
+/* spool.c - temporary files, and records that are written once and read in order (see ngram.h). */
 #include <errno.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "ngram/ngram.h"
 
-by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir, const char *name)
+FILE *ngram_temporary(const char *dir)
 {
-    *s = (ngram_spool){.record = record, .budget = budget};
-    s->path = base_path_join(dir, name);
+    char *path = base_sprintf("%s/banyan-ngram-XXXXXX", dir);
+    const int fd = path ? mkstemp(path) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
+    if (fd >= 0)
+        unlink(path);
+    if (fd >= 0 && !file)
+        close(fd);
+    if (!file && path)
+        ngram_temporary_fail(dir);
+    base_free(path);
+    return file;
+}
+
+by_status ngram_temporary_fail(const char *dir)
+{
+    return base_fail(BY_ERR_IO, "%s: a temporary file: %s (TMPDIR says where they are)", dir,
+                     errno ? strerror(errno) : "cannot be read back");
+}
+
+by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir)
+{
+    *s = (ngram_spool){.record = record, .budget = budget, .dir = dir};
     s->at = base_alloc(record);
-    return s->path && s->at ? BY_OK : BY_ERR_MEMORY;
+    return s->at ? BY_OK : BY_ERR_MEMORY;
 }
 
 void ngram_spool_free(ngram_spool *s)
 {
-    if (s->file) {
+    if (s->file)
         fclose(s->file);
-        unlink(s->path);
-    }
-    base_free(s->path);
     base_free(s->memory);
     base_free(s->at);
     *s = (ngram_spool){0};
@@ -26,7 +44,7 @@ void ngram_spool_free(ngram_spool *s)
 
 static by_status fail(const ngram_spool *s)
 {
-    return base_fail(BY_ERR_IO, "%s: %s", s->path, errno ? strerror(errno) : "cannot be read back");
+    return ngram_temporary_fail(s->dir);
 }
 
 static by_status grow(ngram_spool *s)
@@ -50,8 +68,8 @@ by_status ngram_spool_put(ngram_spool *s, const void *record)
         s->used += s->record;
         return BY_OK;
     }
-    if (!s->file && !(s->file = fopen(s->path, "w+b")))
-        return fail(s);
+    if (!s->file && !(s->file = ngram_temporary(s->dir)))
+        return base_error_status();
     return fwrite(record, s->record, 1, s->file) == 1 ? BY_OK : fail(s);
 }
 

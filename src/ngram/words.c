@@ -73,7 +73,7 @@ static by_status make_room(ngram_words *w, size_t n)
     }
     if (w->count == w->starts_room) {
         const uint32_t room = BY_MAX(w->starts_room * 2, 1024u);
-        size_t *starts = base_resize(w->starts, room, sizeof *starts);
+        uint64_t *starts = base_resize(w->starts, room, sizeof *starts);
         if (!starts)
             return BY_ERR_MEMORY;
         w->starts = starts;
