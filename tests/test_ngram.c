@@ -11,8 +11,11 @@
 
 #include <math.h>
 
+#include "banyan/evaluate.h"
+#include "banyan/generate.h"
 #include "banyan/ngram.h"
 #include "base/file.h"
+#include "text/tokenizer.h"
 
 static char folder[256];
 
@@ -232,12 +235,176 @@ static void test_bad_binary(void **state)
     base_free(all);
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The lines of a file in order; *text holds them. */
+static char **sorted_lines(const char *path, char **text, int *count)
+{
+    size_t size;
+    char **lines = NULL;
+    *count = 0;
+    *text = contents(path, &size);
+    for (char *line = strtok(*text, "\n"); line; line = strtok(NULL, "\n")) {
+        lines = realloc(lines, sizeof *lines * (size_t)(*count + 1));
+        assert_non_null(lines);
+        lines[(*count)++] = line;
+    }
+    qsort(lines, (size_t)*count, sizeof *lines, by_text);
+    return lines;
+}
+
+/* The ARPA file of a binary has the lines of the one that was written with it. */
+static void test_back_to_arpa(void **state)
+{
+    (void)state;
+    char *text[2], **lines[2];
+    int count[2];
+    write_corpus(at("corpus"), 3000);
+    assert_int_equal(train(at("corpus"), (by_ngram_spec){.order = 4, .discount_fallback = true}, at("model"),
+                           at("a.arpa")),
+                     BY_OK);
+    assert_int_equal(by_ngram_convert(at("model"), at("b.arpa")), BY_OK);
+    for (int i = 0; i < 2; i++)
+        lines[i] = sorted_lines(at(i ? "b.arpa" : "a.arpa"), &text[i], &count[i]);
+    assert_int_equal(count[0], count[1]);
+    for (int i = 0; i < count[0]; i++)
+        assert_string_equal(lines[0][i], lines[1][i]);
+    for (int i = 0; i < 2; i++) {
+        free(lines[i]);
+        base_free(text[i]);
+    }
+}
+
+static double sum_of(const float *logs, int count)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += exp((double)logs[i]);
+    return sum;
+}
+
+static by_ngram *bytes_model(by_tokenizer *t, by_smoothing smoothing)
+{
+    const char *text = at("corpus");
+    const by_ngram_spec spec = {.order = 4, .smoothing = smoothing, .k = 0.1, .discount_fallback = true};
+    write_corpus(text, 2000);
+    assert_int_equal(by_ngram_train(&text, 1, t, &spec, at("bytes"), NULL, NULL), BY_OK);
+    by_ngram *m = by_ngram_open(at("bytes"));
+    assert_non_null(m);
+    assert_int_equal(by_ngram_tokens(m), by_tokenizer_vocab_size(t));
+    return m;
+}
+
+/* Tokens that never occur have a share too, and the shares of all tokens add up to 1 in every context; the score of one
+ * token is that of the distribution. */
+static void test_tokens(void **state)
+{
+    (void)state;
+    by_tokenizer *t = tok_new_bytes();
+    assert_non_null(t);
+    for (int k = 0; k < 2; k++) {
+        by_ngram *m = bytes_model(t, k ? BY_SMOOTHING_ADD_K : BY_SMOOTHING_KNESER_NEY);
+        const int vocab = by_ngram_tokens(m);
+        float *row = base_alloc_zero((size_t)vocab, sizeof *row);
+        by_ngram_state s = by_ngram_begin(m);
+        for (const char *c = "w12 w3\nw9 \x01zw1"; *c; c++) {
+            by_ngram_token_distribution(m, &s, row);
+            assert_true(fabs(sum_of(row, vocab) - 1) < 1e-5);
+            const double p = by_ngram_token_score(m, &s, (unsigned char)*c, &s);
+            assert_true(fabs(p - (double)row[(unsigned char)*c]) < 1e-5);
+        }
+        base_free(row);
+        by_ngram_free(m);
+    }
+    by_tokenizer_free(t);
+}
+
+/* Perplexity of a stream is the sum of the scores of its tokens but the first; all bytes but one are predicted. */
+static void test_evaluate(void **state)
+{
+    (void)state;
+    by_tokenizer *t = tok_new_bytes();
+    by_ngram *m = bytes_model(t, BY_SMOOTHING_KNESER_NEY);
+    static const char text[] = "w1 w2\nw17 w3\n";
+    const char *path = at("held-out");
+    double nats = 0;
+    by_perplexity_result r;
+    by_ngram_state s = by_ngram_begin(m);
+    for (size_t i = 0; i + 1 < sizeof text; i++) {
+        const double p = by_ngram_token_score(m, &s, (unsigned char)text[i], &s);
+        nats -= i ? p : 0;
+    }
+    assert_int_equal(base_file_write(path, text, strlen(text)), BY_OK);
+    assert_int_equal(by_ngram_evaluate(m, t, &path, 1, &(by_perplexity_spec){0}, NULL, &r, NULL), BY_OK);
+    assert_true(fabs(r.nats - nats) < 1e-9);
+    assert_int_equal(r.bytes, (int)strlen(text) - 1);
+    assert_int_equal(by_ngram_evaluate(m, NULL, &path, 1, &(by_perplexity_spec){0}, NULL, &r, NULL),
+                     BY_ERR_ARGUMENT);
+    by_ngram_free(m);
+    by_tokenizer_free(t);
+}
+
+/* The same seed gives the same text, another one another; a model of words never writes <unk> or <s>. */
+static void test_generate(void **state)
+{
+    (void)state;
+    write_corpus(at("corpus"), 2000);
+    assert_int_equal(
+        train(at("corpus"), (by_ngram_spec){.order = 3, .discount_fallback = true}, at("model"), NULL),
+        BY_OK);
+    by_ngram *m = by_ngram_open(at("model"));
+    by_generation g[3];
+    for (int i = 0; i < 3; i++) {
+        const by_generate_spec spec = {
+            .max_new_tokens = 50, .ignore_eos = true, .sampling = {.temperature = 1, .seed = i < 2 ? 5 : 6}};
+        assert_int_equal(by_ngram_generate(m, NULL, 0, &spec, &g[i]), BY_OK);
+        assert_int_equal(g[i].count, 50);
+        assert_int_equal(g[i].finish, BY_FINISH_LENGTH);
+        for (int k = 0; k < g[i].count; k++)
+            assert_int_equal(by_ngram_word(m, g[i].tokens[k])[0], 'w');
+    }
+    assert_memory_equal(g[0].tokens, g[1].tokens, 50 * sizeof *g[0].tokens);
+    assert_memory_not_equal(g[0].tokens, g[2].tokens, 50 * sizeof *g[0].tokens);
+    for (int i = 0; i < 3; i++)
+        by_release(g[i].tokens);
+    by_ngram_free(m);
+}
+
+/* A directory is a model when it is complete, is not replaced unasked, and what an earlier call left is removed. */
+static void test_folder(void **state)
+{
+    (void)state;
+    const char *text = at("corpus"), *dir = at("dir");
+    const by_ngram_spec spec = {.order = 2, .discount_fallback = true};
+    write_corpus(text, 200);
+    assert_int_equal(base_dir_make(dir), BY_OK);
+    assert_int_equal(base_file_write(at("dir/ngram.bin.tmp-1"), "x", 1), BY_OK);
+    assert_false(by_ngram_is(dir));
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, true, false, NULL), BY_OK);
+    assert_true(by_ngram_is(dir) && by_ngram_is(at("dir/ngram.bin")) && by_ngram_is(at("dir/model.arpa")));
+    assert_false(base_file_exists(at("dir/ngram.bin.tmp-1")));
+    by_ngram *m = by_ngram_open(dir);
+    assert_int_equal(by_ngram_order(m), 2);
+    by_ngram_free(m);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, false, NULL), BY_ERR_ARGUMENT);
+    assert_true(by_ngram_is(dir));
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, true, NULL), BY_OK);
+    assert_int_equal(base_file_write(at("dir/config.json"), "{\"model_type\": \"gpt2\"}", 22), BY_OK);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, true, NULL), BY_ERR_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_budget),   cmocka_unit_test(test_files),
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_bad_corpora),
-        cmocka_unit_test(test_bad_arpa), cmocka_unit_test(test_bad_binary),
+        cmocka_unit_test(test_budget),       cmocka_unit_test(test_files),
+        cmocka_unit_test(test_sums),         cmocka_unit_test(test_bad_corpora),
+        cmocka_unit_test(test_bad_arpa),     cmocka_unit_test(test_bad_binary),
+        cmocka_unit_test(test_back_to_arpa), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_evaluate),     cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -300,6 +300,10 @@ static void put_number(base_buf *b, float value)
 {
     static const double powers[] = {1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
     const double size = fabs((double)value);
+    if (size == 0) { /* never -0 */
+        base_buf_puts(b, "0");
+        return;
+    }
     if (size >= 100 || size < 1e-4) {
         base_buf_printf(b, "%.9g", (double)value);
         return;

@@ -233,6 +233,7 @@ static by_status emit(walk *w, int n, double p)
     } e;
     e.entry.probability = log_of(BY_MIN(p, 1));
     BY_TRY(find_weight(w, n, &e.entry.backoff));
+    e.space[1] &= ~1u; /* as the binary stores it: all files of a model have the same numbers */
     for (int i = 0; i < n; i++)
         e.space[2 + i] = w->words[n - 1 - i];
     return ngram_spool_put(&w->job->entries[n - 1], &e);
