@@ -1,0 +1,249 @@
+/* instructions.c - see instructions.h: reads the file and makes tokens of its examples. */
+#include "data/instructions.h"
+
+#include "base/input.h"
+
+#define FILE_LIMIT ((size_t)4 << 30)
+
+/* ---- sequences ---------------------------------------------------------------------------------------------- */
+
+static by_status reserve(data_instructions *x, size_t extra)
+{
+    BY_TRY(tok_ids_reserve(&x->tokens, extra));
+    if (x->room < x->tokens.capacity) {
+        uint8_t *learned = base_resize(x->learned, x->tokens.capacity, 1);
+        if (!learned)
+            return BY_ERR_MEMORY;
+        x->learned = learned;
+        x->room = x->tokens.capacity;
+    }
+    if (x->count < x->capacity)
+        return BY_OK;
+    const int grown = x->capacity ? x->capacity * 2 : 256;
+    data_instruction *list = base_resize(x->list, (size_t)grown, sizeof *list);
+    if (!list)
+        return BY_ERR_MEMORY;
+    x->list = list;
+    x->capacity = grown;
+    return BY_OK;
+}
+
+/* Whether token i lies in a learned part, also in part. A special token that the tokenizer adds at the end belongs to a part
+ * that reaches the end. Spans do not overlap and are in order, except those of nested blocks. */
+static bool is_learned(const data_script *s, const by_encoding *e, size_t i)
+{
+    const by_offset at = e->offsets[i];
+    if (e->special[i] && at.start == at.end)
+        return i + 1 == e->ids.count && s->span_count && s->spans[s->span_count - 1].end == s->text.size;
+    for (size_t k = 0; k < s->span_count; k++)
+        if (at.end > s->spans[k].start && at.start < s->spans[k].end)
+            return true;
+    return false;
+}
+
+/* Adds the tokens of a script as a sequence. *any: it has something to learn. */
+static by_status add_tokens(data_instructions *x, const data_script *s, const by_encoding *e, int line,
+                            bool good, bool *any)
+{
+    size_t count = e->ids.count;
+    const int eos = by_tokenizer_eos(x->tokenizer);
+    /* The end token may come from the tokenizer, too. */
+    if (s->special && count > 1 && eos >= 0 && e->ids.data[count - 1] == eos && e->ids.data[count - 2] == eos)
+        count--;
+    if (count > (size_t)x->spec.limit) {
+        count = (size_t)x->spec.limit;
+        x->shortened++;
+    }
+    BY_TRY(reserve(x, count));
+    data_instruction *one = &x->list[x->count++];
+    *one = (data_instruction){.first = x->tokens.count, .count = (int)count, .line = line, .good = good};
+    *any = false;
+    for (size_t i = 0; i < count; i++) {
+        const bool learned = i > 0 && is_learned(s, e, i);
+        x->tokens.data[one->first + i] = e->ids.data[i];
+        x->learned[one->first + i] = learned;
+        *any = *any || learned;
+    }
+    x->tokens.count += count;
+    return BY_OK;
+}
+
+static by_status add_script(data_instructions *x, const data_script *s, int line, bool good, bool *any)
+{
+    by_encoding e;
+    const by_encode_spec spec = {.special = s->special, .offsets = true, .whole = true};
+    if (s->text.size > UINT32_MAX / 2)
+        return base_fail(BY_ERR_FORMAT, "the text is too long");
+    by_status status =
+        by_tokenizer_encode_with(x->tokenizer, s->text.data ? s->text.data : "", s->text.size, &spec, &e);
+    if (status == BY_OK)
+        status = add_tokens(x, s, &e, line, good, any);
+    by_encoding_free(&e);
+    return status;
+}
+
+/* Adds the sequences of one object, unless one of them has nothing to learn. */
+static by_status add_object(data_instructions *x, chat_heap *h, const chat_value *object, int line)
+{
+    data_script scripts[2] = {0};
+    const int count = x->count, sequences = x->spec.kind == DATA_PREFERENCES ? 2 : 1;
+    const size_t tokens = x->tokens.count;
+    bool good, any = true, all = true;
+    by_status s = data_instruction_scripts(x, h, object, scripts, &good);
+    for (int i = 0; i < sequences && s == BY_OK; i++) {
+        s = add_script(x, &scripts[i], line, sequences == 2 ? i == 0 : good, &any);
+        all = all && any;
+    }
+    if (s == BY_OK && !all) {
+        x->count = count;
+        x->tokens.count = tokens;
+        x->left_out++;
+    }
+    data_script_free(&scripts[0]);
+    data_script_free(&scripts[1]);
+    return s;
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------------- */
+
+typedef struct cursor {
+    const char *text;
+    size_t size, at;
+    int line;
+} cursor;
+
+/* Skips blanks and returns the next character, or NUL. */
+static char skip_blanks(cursor *c)
+{
+    for (; c->at < c->size && strchr(" \t\r\n", c->text[c->at]) && c->text[c->at]; c->at++)
+        c->line += c->text[c->at] == '\n';
+    return c->at < c->size ? c->text[c->at] : '\0';
+}
+
+static by_status read_object(data_instructions *x, cursor *c)
+{
+    chat_heap h = {.arena = base_arena_new(), .left = SIZE_MAX};
+    chat_value object;
+    const size_t begin = c->at;
+    const int line = c->line;
+    if (!h.arena)
+        return BY_ERR_MEMORY;
+    by_status s = chat_read_json_next(&h, c->text, c->size, &c->at, base_input_name(x->path), &object);
+    if (s == BY_OK && add_object(x, &h, &object, line) != BY_OK)
+        s = base_fail_context("%s, line %d", base_input_name(x->path), line);
+    for (size_t i = begin; i < c->at; i++)
+        c->line += c->text[i] == '\n';
+    base_arena_free(h.arena);
+    return s;
+}
+
+/* Objects one after the other, or in a list. */
+static by_status read_objects(data_instructions *x, cursor *c)
+{
+    const bool list = skip_blanks(c) == '[';
+    c->at += list;
+    for (char mark = skip_blanks(c); mark && !(list && mark == ']'); mark = skip_blanks(c)) {
+        BY_TRY(base_cancel_check());
+        BY_TRY(read_object(x, c));
+        mark = skip_blanks(c);
+        if (!list)
+            continue;
+        if (mark != ',' && mark != ']')
+            return base_fail(BY_ERR_FORMAT, "%s, line %d: %s", base_input_name(x->path), c->line,
+                             mark ? "missing comma between two objects of the list"
+                                  : "the list is never closed; is the file truncated?");
+        c->at += mark == ',';
+    }
+    return BY_OK;
+}
+
+static by_status read_file(data_instructions *x)
+{
+    cursor c = {.line = 1};
+    char *bytes = base_input_read(x->path, FILE_LIMIT, &c.size);
+    if (!bytes)
+        return base_error_status();
+    x->fingerprint = base_hash(bytes, c.size, 0);
+    c.text = bytes;
+    c.at = c.size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* byte order mark */
+    by_status s = read_objects(x, &c);
+    base_free(bytes);
+    if (s == BY_OK && !x->count)
+        s = base_fail(BY_ERR_FORMAT, "%s: %s", base_input_name(x->path),
+                      x->left_out ? "no example has anything to learn within the longest sequence"
+                                  : "the file has no examples");
+    return s;
+}
+
+/* ---- open and close ------------------------------------------------------------------------------------------------ */
+
+static bool reads_documents(const by_model *m)
+{
+    const by_input_info *in;
+    for (int i = 0; (in = by_model_input(m, i)); i++)
+        if (strcmp(in->name, "documents") == 0)
+            return true;
+    return false;
+}
+
+static by_status check_spec(const data_instructions *x)
+{
+    if (by_model_is_pair(x->model) || by_model_pads_left(x->model) || by_model_task(x->model) != BY_TASK_LM)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "instruction data is for decoders with a language model head, not for a %s",
+                         by_model_class(x->model));
+    if (x->spec.pack && x->spec.kind != DATA_TUNING)
+        return base_fail(BY_ERR_ARGUMENT, "pairs of answers and judgements are not packed");
+    if (x->spec.pack && !reads_documents(x->model))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "a %s does not keep the examples of a packed row apart; train without packing",
+                         by_model_class(x->model));
+    return BY_OK;
+}
+
+by_status data_instructions_open(data_instructions *x, const char *path, by_model *m, const by_tokenizer *t,
+                                 const data_instruction_spec *spec)
+{
+    const int eos = by_tokenizer_eos(t);
+    *x = (data_instructions){.spec = *spec, .model = m, .tokenizer = t, .path = path};
+    BY_TRY(check_spec(x));
+    BY_TRY(data_rows_init(
+        &x->rows, m, t,
+        &(data_rows_spec){.limit = spec->limit, .together = spec->kind == DATA_PREFERENCES ? 2 : 1}));
+    x->spec.limit = x->rows.spec.limit;
+    if (eos >= 0 && !(x->eos = by_decode(t, &(int32_t){eos}, 1, NULL)))
+        return base_error_status();
+    BY_TRY(read_file(x));
+    return data_instructions_arrange(x);
+}
+
+void data_instructions_close(data_instructions *x)
+{
+    tok_ids_free(&x->tokens);
+    base_free(x->learned);
+    base_free(x->list);
+    base_free(x->row_learned);
+    base_free(x->row_positions);
+    by_release(x->eos);
+    data_rows_free(&x->rows);
+    *x = (data_instructions){0};
+}
+
+void data_instructions_describe(const data_instructions *x, base_buf *out)
+{
+    static const char *const names[] = {"examples", "pairs of answers", "judged answers"};
+    int64_t learned = 0;
+    for (size_t i = 0; i < x->tokens.count; i++)
+        learned += x->learned[i];
+    const double tokens = (double)x->tokens.count;
+    base_buf_printf(out, "%d %s, %.0f tokens, %lld learned (%.0f%%)",
+                    x->spec.kind == DATA_PREFERENCES ? x->count / 2 : x->count, names[x->spec.kind], tokens,
+                    (long long)learned, 100 * (double)learned / BY_MAX(tokens, 1));
+    if (x->spec.pack)
+        base_buf_printf(out, "; packed into %d rows of %d, %.1f%% full", x->rows.count, x->spec.limit,
+                        100 * tokens / ((double)x->rows.count * x->spec.limit));
+    if (x->shortened)
+        base_buf_printf(out, "; %d shortened to %d tokens", x->shortened, x->spec.limit);
+    if (x->left_out)
+        base_buf_printf(out, "; %d left out: nothing to learn", x->left_out);
+}

@@ -1,0 +1,100 @@
+/* instructions.h - examples for instruction tuning and for learning from preferences: JSON lines in the usual forms, as tokens
+ * with a mask of those that are learned, in rows and batches. docs/CHAT.md lists the forms and says how masks are found.
+ * Errors name the file, the line and the reason. */
+#ifndef BY_DATA_INSTRUCTIONS_H
+#define BY_DATA_INSTRUCTIONS_H
+
+#include "chat/chat.h"
+#include "data/rows.h"
+
+typedef enum data_instruction_kind {
+    DATA_TUNING,      /* texts and conversations: every example is one sequence */
+    DATA_PREFERENCES, /* two answers to a prompt: a chosen and a rejected sequence, one after the other */
+    DATA_JUDGEMENTS   /* an answer and whether it is good */
+} data_instruction_kind;
+
+typedef struct data_instruction_spec {
+    data_instruction_kind kind;
+    const by_chat *chat; /* template of the model; NULL: it has none */
+    int limit; /* tokens of the longest sequence; longer ones lose their end. 0: the model's context */
+    bool learn_prompts; /* all tokens are learned; otherwise answers alone, where the form has answers */
+    bool pack;          /* several examples share a row (DATA_TUNING only) */
+} data_instruction_spec;
+
+/* A sequence of tokens. */
+typedef struct data_instruction {
+    size_t first; /* in tokens and learned */
+    int count;
+    int line;  /* of its example in the file */
+    bool good; /* chosen, or judged good */
+} data_instruction;
+
+typedef struct data_instructions {
+    data_instruction_spec spec;
+    by_model *model;               /* borrowed */
+    const by_tokenizer *tokenizer; /* borrowed */
+    const char *path;              /* borrowed */
+    by_ids tokens;                 /* of all sequences */
+    uint8_t *learned;              /* 1 for a token that is predicted; never the first of a sequence */
+    size_t room;
+    data_instruction *list;
+    int count, capacity;
+    int shortened;        /* sequences that exceeded the limit */
+    int left_out;         /* examples of which the limit left nothing to learn */
+    char *eos;            /* text of the end token, or NULL */
+    uint64_t fingerprint; /* of the file */
+    /* Rows of training: packed or not. Parallel to rows.tokens: */
+    data_rows rows;
+    uint8_t *row_learned;
+    int32_t *row_positions; /* in its own sequence */
+} data_instructions;
+
+/* Reads a file of JSON lines, or one list of objects; plain, .gz or .zst, "-" is standard input. x is overwritten; close it
+ * also after a failure. */
+by_status data_instructions_open(data_instructions *x, const char *path, by_model *m, const by_tokenizer *t,
+                                 const data_instruction_spec *spec);
+void data_instructions_close(data_instructions *x); /* the zero state is a no-op */
+
+/* Appends one or two lines about the file: examples, tokens, learned tokens, rows. */
+void data_instructions_describe(const data_instructions *x, base_buf *out);
+
+/* A batch of rows, with the arrays
+ *   tokens, targets   target t is token t + 1 of the same sequence where it is learned, else -100
+ *   positions         packed rows: from 0 in every sequence
+ *   documents         packed rows: attention does not cross sequences
+ * Rows up to `height` are padding. Reused by the next call. */
+typedef struct data_instruction_batch {
+    data_row_batch rows;
+    int32_t *cells; /* targets, positions, documents */
+    size_t room;
+    int64_t counted; /* targets that are learned */
+} data_instruction_batch;
+by_status data_instructions_batch(const data_instructions *x, const int *rows, int count, int height,
+                                  data_instruction_batch *out);
+void data_instruction_batch_free(data_instruction_batch *b); /* the zero state is a no-op */
+
+/* ---- inside: one example (instruction_forms.c) -------------------------------------------------- */
+
+/* A text and the parts of it that are learned. */
+typedef struct data_script {
+    base_buf text;
+    by_chat_span *spans;
+    size_t span_count, span_room;
+    bool special; /* the tokenizer adds its special tokens: the text is not from a template */
+} data_script;
+void data_script_free(data_script *s);
+
+/* The sequences of one JSON object: one, or chosen and rejected. *good as in data_instruction. */
+by_status data_instruction_scripts(const data_instructions *x, chat_heap *h, const chat_value *object,
+                                   data_script out[2], bool *good);
+
+/* ---- inside: packing (instruction_batches.c) ------------------------------------------------------- */
+
+/* Makes the rows from the sequences. */
+by_status data_instructions_arrange(data_instructions *x);
+
+/* Best fit: `counts` in order of decreasing size go to the row with the least sufficient space. row[i] is the row of
+ * item i; returns the number of rows, or -1 if allocation fails. No count exceeds the limit. */
+int data_best_fit(const int *counts, int count, int limit, int *row);
+
+#endif
