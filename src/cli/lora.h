@@ -1,0 +1,27 @@
+/* lora.h - the option --lora: an adapter in one word. */
+#ifndef BY_CLI_LORA_H
+#define BY_CLI_LORA_H
+
+#include "banyan/adapter.h"
+#include "cli/options.h"
+
+#define CLI_LORA_ROW(type, member)                                                                        \
+    {                                                                                                     \
+        CLI_AT(type, member),                                                                             \
+            .name = "lora", .value = "r=N,alpha=N,...",                                                   \
+            .help = "train an adapter, not the model: r, alpha, dropout, targets=all-linear or names or " \
+                    "a regular expression, save=MODULES, bias=none|lora_only|all, layers=NUMBERS, dora, " \
+                    "rslora"                                                                              \
+    }
+
+typedef struct cli_lora {
+    by_adapter_spec spec;
+    char *text; /* what the lists of the spec are parts of */
+} cli_lora;
+
+/* "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch continues the list before it. The message of an
+ * error is for the user. cli_lora_free in every case. */
+by_status cli_lora_parse(const char *text, cli_lora *out);
+void cli_lora_free(cli_lora *l);
+
+#endif

@@ -1,0 +1,103 @@
+/* adapter.h - internals of adapters. The public interface is banyan/adapter.h. An adapter has a list of parameters of its own, under the
+ * names of its file. While a model is built, a hook of the graph (gr_hook) sees every parameter, product and look-up: it
+ * declares the adapter's parameters the first time and joins them to the layer each time. */
+#ifndef BY_MODEL_ADAPTER_H
+#define BY_MODEL_ADAPTER_H
+
+#include "graph/graph.h"
+#include "model/model.h"
+
+#define MODEL_ADAPTER_PREFIX "base_model.model."
+
+/* adapter_config.json, taken apart. The lists are members of the tree. */
+typedef struct model_adapter_config {
+    int64_t rank;
+    double alpha, dropout;
+    bool rslora, dora;
+    enum { MODEL_BIAS_NONE, MODEL_BIAS_ADAPTED, MODEL_BIAS_ALL } bias;
+    const cJSON *targets, *excluded;           /* a string or a list of strings; excluded: NULL: none */
+    const cJSON *save;                         /* a list of strings, or NULL */
+    const cJSON *layers, *layers_pattern;      /* a number or a list of numbers; strings; NULL: any */
+    const cJSON *rank_pattern, *alpha_pattern; /* objects, or NULL */
+} model_adapter_config;
+
+/* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). */
+typedef struct model_target {
+    int weight;     /* parameter of the body */
+    bool embedding; /* look-ups of W^T are adapted; otherwise products */
+    bool w_is_kn;   /* products: W is stored as (inputs, outputs) */
+    int rank;
+    double scale;
+    int a, b, magnitude; /* parameters of the adapter; -1: none */
+    int norms; /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
+} model_target;
+
+/* A parameter of the body that has other values with the adapter: of a module that is stored whole, or a bias. */
+typedef struct model_replaced {
+    int body, own; /* index in the list of the body, of the adapter */
+    bool tied;     /* the weights of a head, where the body's parameter is the table that it is tied to */
+} model_replaced;
+
+struct by_adapter {
+    by_model *model;
+    by_adapter *next;
+    cJSON *json; /* adapter_config.json */
+    model_adapter_config config;
+    by_params *params;
+    bool training, declaring;
+    model_target *targets;
+    int n_targets;
+    model_replaced *replaced;
+    int n_replaced;
+    gr_hook hook;
+    by_weights *file; /* while it is opened; with the tensor of each parameter */
+    const by_weight **found;
+    float **before; /* values of the body before the adapter was merged, by parameter; NULL: it is not merged */
+};
+
+/* ---- adapter_config.c ------------------------------------------------------------------------- */
+
+/* The configuration of a new adapter, and of the one in a folder. NULL on failure. */
+cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *spec);
+cJSON *model_adapter_read_config(const char *dir);
+/* Takes a->json apart. Refuses what would change the result and is not supported. */
+by_status model_adapter_configure(by_adapter *a);
+bool model_adapter_takes_all(const by_adapter *a); /* the targets are "all-linear" */
+/* What is known once the layers were found: the list of "all-linear", and how their weights are stored. */
+by_status model_adapter_complete(by_adapter *a);
+/* The task of a configuration (task_type); BY_TASK_DEFAULT if it has none. */
+by_task model_adapter_task(const cJSON *json);
+
+/* ---- adapter_match.c -------------------------------------------------------------------------- */
+
+/* The module that a parameter belongs to: its name without the last part. False if that is not `part`. */
+bool model_adapter_module(const char *name, const char *part, base_buf *out);
+/* Whether the configuration adapts a module, and whether it stores the module of a parameter whole. An invalid regular
+ * expression is an error: then *out is false. */
+by_status model_adapter_matches(const by_adapter *a, const char *module, bool *out);
+by_status model_adapter_saves(const by_adapter *a, const char *parameter, bool *out);
+/* Rank and scale of an adapted module. */
+by_status model_adapter_scale(const by_adapter *a, const char *module, int *rank, double *scale);
+
+/* ---- adapter_layers.c ------------------------------------------------------------------------- */
+
+gr_hook model_adapter_hook(by_adapter *a);
+
+/* ---- adapter_values.c ------------------------------------------------------------------------- */
+
+/* Initial values of a new adapter; what follows from its values and those of the body. */
+by_status model_adapter_init(by_adapter *a, uint64_t seed);
+by_status model_adapter_derive(by_adapter *a);
+
+/* ---- adapter_folder.c ------------------------------------------------------------------------- */
+
+/* Finds the tensors of all declared parameters in the folder's file, and nothing else. Before the buffers are made, so that a
+ * configuration allocates nothing that the file does not have. load() reads their values and closes the file. */
+by_status model_adapter_match(by_adapter *a, const char *dir);
+by_status model_adapter_load(by_adapter *a);
+void model_adapter_close(by_adapter *a);
+bool model_adapter_is_folder(const char *dir);
+/* How many labels the head in a folder predicts; 0: it has no head of a known name. */
+int model_adapter_labels(const char *dir);
+
+#endif

@@ -1,0 +1,377 @@
+/* adapter_config.c - adapter_config.json: PEFT's LoraConfig, read and written. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "model/adapter.h"
+
+/* PEFT's names of tasks. */
+static const struct {
+    by_task task;
+    const char *name;
+} tasks[] = {{BY_TASK_CLASSIFY, "SEQ_CLS"},     {BY_TASK_TAG, "TOKEN_CLS"},
+             {BY_TASK_ANSWER, "QUESTION_ANS"},  {BY_TASK_LM, "CAUSAL_LM"},
+             {BY_TASK_SEQ2SEQ, "SEQ_2_SEQ_LM"}, {BY_TASK_FEATURES, "FEATURE_EXTRACTION"}};
+
+static const char *task_type(by_task task)
+{
+    for (int i = 0; i < BY_COUNT(tasks); i++)
+        if (tasks[i].task == task)
+            return tasks[i].name;
+    return NULL;
+}
+
+by_task model_adapter_task(const cJSON *json)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(json, "task_type");
+    for (int i = 0; cJSON_IsString(name) && i < BY_COUNT(tasks); i++)
+        if (strcmp(tasks[i].name, name->valuestring) == 0)
+            return tasks[i].task;
+    return BY_TASK_DEFAULT;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+/* Keys that are read below, and keys that say nothing about what an adapter computes. */
+static const char *const known[] = {"alpha_pattern",
+                                    "auto_mapping",
+                                    "base_model_name_or_path",
+                                    "bias",
+                                    "corda_config",
+                                    "eva_config",
+                                    "exclude_modules",
+                                    "fan_in_fan_out",
+                                    "inference_mode",
+                                    "init_lora_weights",
+                                    "layers_pattern",
+                                    "layers_to_transform",
+                                    "loftq_config",
+                                    "lora_alpha",
+                                    "lora_dropout",
+                                    "lora_ga_config",
+                                    "megatron_core",
+                                    "modules_to_save",
+                                    "peft_type",
+                                    "peft_version",
+                                    "qalora_group_size",
+                                    "r",
+                                    "rank_pattern",
+                                    "revision",
+                                    "runtime_config",
+                                    "target_modules",
+                                    "task_type",
+                                    "use_dora",
+                                    "use_rslora"};
+
+static bool is_known(const char *key)
+{
+    for (int i = 0; i < BY_COUNT(known); i++)
+        if (strcmp(key, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A key that is not known is harmless as long as it is switched off. */
+static by_status check_keys(const cJSON *json)
+{
+    for (const cJSON *k = json->child; k; k = k->next) {
+        const bool off =
+            cJSON_IsNull(k) || cJSON_IsFalse(k) || ((cJSON_IsObject(k) || cJSON_IsArray(k)) && !k->child);
+        if (!off && !is_known(k->string))
+            return base_fail(BY_ERR_UNSUPPORTED, "adapter_config.json: %s is not supported",
+                             io_show(k->string).text);
+    }
+    return BY_OK;
+}
+
+/* Initialisations that take a part of the weights out of the body leave an adapter that belongs to what is left. */
+static by_status check_init(const cJSON *json)
+{
+    static const char *const plain[] = {"gaussian", "eva", "orthogonal"};
+    const cJSON *init = cJSON_GetObjectItemCaseSensitive(json, "init_lora_weights");
+    if (!cJSON_IsString(init))
+        return BY_OK;
+    for (int i = 0; i < BY_COUNT(plain); i++)
+        if (strcmp(init->valuestring, plain[i]) == 0)
+            return BY_OK;
+    return base_fail(
+        BY_ERR_UNSUPPORTED,
+        "adapter_config.json: init_lora_weights \"%s\" changes the weights of the model; convert the "
+        "adapter to plain LoRA first",
+        io_show(init->valuestring).text);
+}
+
+/* A list of strings or of numbers, or one alone; NULL where it is absent or null. */
+static by_status read_list(const cJSON *json, const char *key, bool numbers, bool alone, const cJSON **out)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
+    *out = NULL;
+    if (!v || cJSON_IsNull(v))
+        return BY_OK;
+    bool ok = cJSON_IsArray(v) || (alone && (numbers ? cJSON_IsNumber(v) : cJSON_IsString(v)));
+    for (const cJSON *e = cJSON_IsArray(v) ? v->child : NULL; e && ok; e = e->next)
+        ok = numbers ? cJSON_IsNumber(e) : cJSON_IsString(e);
+    *out = v;
+    return ok ? BY_OK
+              : base_fail(BY_ERR_FORMAT, "adapter_config.json: %s is not a list of %s", key,
+                          numbers ? "numbers" : "names");
+}
+
+enum { MAX_RANK = 1 << 16 };
+
+static by_status read_pattern(const cJSON *json, const char *key, bool ranks, const cJSON **out)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
+    *out = v && !cJSON_IsNull(v) ? v : NULL;
+    bool ok = !*out || cJSON_IsObject(*out);
+    for (const cJSON *e = ok && *out ? (*out)->child : NULL; e && ok; e = e->next)
+        ok = cJSON_IsNumber(e) && (!ranks || (e->valuedouble >= 1 && e->valuedouble <= MAX_RANK &&
+                                              e->valuedouble == floor(e->valuedouble)));
+    return ok ? BY_OK
+              : base_fail(BY_ERR_FORMAT, "adapter_config.json: %s must give names %s", key,
+                          ranks ? "whole numbers from 1 on" : "numbers");
+}
+
+static by_status read_bias(const cJSON *json, model_adapter_config *c)
+{
+    static const char *const words[] = {"none", "lora_only", "all"};
+    const char *bias;
+    BY_TRY(base_json_string(json, "bias", "none", &bias));
+    for (int i = 0; i < BY_COUNT(words); i++)
+        if (strcmp(bias, words[i]) == 0) {
+            c->bias = i;
+            return BY_OK;
+        }
+    return base_fail(BY_ERR_FORMAT, "adapter: bias must be none, lora_only or all, not \"%s\"",
+                     io_show(bias).text);
+}
+
+by_status model_adapter_configure(by_adapter *a)
+{
+    const cJSON *json = a->json;
+    model_adapter_config *c = &a->config;
+    const char *type;
+    if (!cJSON_IsObject(json))
+        return base_fail(BY_ERR_FORMAT, "adapter_config.json is not an object");
+    BY_TRY(base_json_string(json, "peft_type", "", &type));
+    if (strcmp(type, "LORA") != 0)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "adapter_config.json: the peft_type is \"%s\"; LORA is supported",
+                         io_show(type).text);
+    BY_TRY(check_keys(json));
+    BY_TRY(check_init(json));
+    BY_TRY(base_json_int(json, "r", 8, 1, MAX_RANK, &c->rank));
+    BY_TRY(base_json_double(json, "lora_alpha", 8, -1e6, 1e6, &c->alpha));
+    BY_TRY(base_json_double(json, "lora_dropout", 0, 0, 0.999, &c->dropout));
+    BY_TRY(base_json_bool(json, "use_rslora", false, &c->rslora));
+    BY_TRY(base_json_bool(json, "use_dora", false, &c->dora));
+    BY_TRY(read_bias(json, c));
+    BY_TRY(read_list(json, "target_modules", false, true, &c->targets));
+    BY_TRY(read_list(json, "exclude_modules", false, true, &c->excluded));
+    BY_TRY(read_list(json, "modules_to_save", false, false, &c->save));
+    BY_TRY(read_list(json, "layers_to_transform", true, true, &c->layers));
+    BY_TRY(read_list(json, "layers_pattern", false, true, &c->layers_pattern));
+    BY_TRY(read_pattern(json, "rank_pattern", true, &c->rank_pattern));
+    BY_TRY(read_pattern(json, "alpha_pattern", false, &c->alpha_pattern));
+    return c->targets ? BY_OK : base_fail(BY_ERR_FORMAT, "adapter_config.json names no target_modules");
+}
+
+cJSON *model_adapter_read_config(const char *dir)
+{
+    char *path = base_path_join(dir, "adapter_config.json");
+    cJSON *json = path ? base_json_load(path) : NULL;
+    base_free(path);
+    return json;
+}
+
+/* ---- a new one -------------------------------------------------------------------------------- */
+
+/* Appends the parts of a list with commas; numbers as numbers. */
+static bool add_names(cJSON *list, const char *text, bool numbers)
+{
+    bool ok = list != NULL;
+    for (const char *at = text; ok && at && *at;) {
+        const size_t n = strcspn(at, ",");
+        char *name = base_sprintf("%.*s", (int)n, at), *end = name;
+        cJSON *item =
+            name ? (numbers ? cJSON_CreateNumber((double)strtol(name, &end, 10)) : cJSON_CreateString(name))
+                 : NULL;
+        ok = item && n > 0 && (!numbers || (end > name && !*end)) && cJSON_AddItemToArray(list, item);
+        base_free(name);
+        at += n + (at[n] == ',');
+    }
+    return ok;
+}
+
+static bool has_name(const cJSON *list, const char *name, size_t n)
+{
+    for (const cJSON *e = list->child; e; e = e->next)
+        if (strlen(e->valuestring) == n && strncmp(e->valuestring, name, n) == 0)
+            return true;
+    return false;
+}
+
+/* A head that is trained for a task with labels, and all that no file had values for, is stored with the adapter. */
+static bool add_heads(const by_model *m, cJSON *list)
+{
+    const by_task t = m->task;
+    const bool head = model_has_labels(t) || t == BY_TASK_ANSWER || t == BY_TASK_CHOICE || t == BY_TASK_NEXT;
+    for (int i = 0; i < m->params->count; i++) {
+        const char *name = m->params->list[i].name, *last = strrchr(name, '.');
+        const bool outside = !model_in_body(m, name), fresh = m->fresh && m->fresh[i];
+        if (!last || !((head && outside) || fresh))
+            continue;
+        const size_t n = outside ? strcspn(name, ".") : (size_t)(last - name);
+        char *module = base_sprintf("%.*s", (int)n, name);
+        const bool ok = module && (has_name(list, name, n) || add_names(list, module, false));
+        base_free(module);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static cJSON *save_list(const by_model *m, const by_adapter_spec *spec)
+{
+    cJSON *list = cJSON_CreateArray();
+    if (!add_names(list, spec->save, false) || !add_heads(m, list)) {
+        cJSON_Delete(list);
+        return NULL;
+    }
+    if (list->child)
+        return list;
+    cJSON_Delete(list);
+    return cJSON_CreateNull();
+}
+
+static cJSON *target_list(const by_model *m, const by_adapter_spec *spec)
+{
+    const char *targets = spec->targets ? spec->targets : m->arch->adapted;
+    if (strcmp(targets, "all-linear") == 0 || strpbrk(targets, "*?|()[]\\^$"))
+        return cJSON_CreateString(targets);
+    cJSON *list = cJSON_CreateArray();
+    if (add_names(list, targets, false))
+        return list;
+    cJSON_Delete(list);
+    return NULL;
+}
+
+static cJSON *layer_list(const by_adapter_spec *spec)
+{
+    if (!spec->layers)
+        return cJSON_CreateNull();
+    cJSON *list = cJSON_CreateArray();
+    if (add_names(list, spec->layers, true))
+        return list;
+    cJSON_Delete(list);
+    base_fail(BY_ERR_ARGUMENT, "adapter: \"%s\" is not a list of layer numbers", spec->layers);
+    return NULL;
+}
+
+static cJSON *text_or_null(const char *text)
+{
+    return text ? cJSON_CreateString(text) : cJSON_CreateNull();
+}
+
+static by_status check_spec(const by_model *m, const by_adapter_spec *s)
+{
+    if (s->rank < 0 || s->rank > MAX_RANK || !(fabs(s->alpha) <= 1e6))
+        return base_fail(BY_ERR_ARGUMENT, "adapter: rank %d and alpha %g are not possible", s->rank,
+                         s->alpha);
+    if (!(s->dropout >= 0 && s->dropout < 1))
+        return base_fail(BY_ERR_ARGUMENT, "adapter: a dropout of %g is not possible", s->dropout);
+    if (!s->targets && !m->arch->adapted)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "adapter: %s has no usual layers to adapt; name some, or all-linear",
+                         m->arch->title);
+    return BY_OK;
+}
+
+/* The keys are sorted, as PEFT writes them. */
+cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
+{
+    if (check_spec(m, s) != BY_OK)
+        return NULL;
+    const int rank = s->rank ? s->rank : 8;
+    base_error_clear();
+    const struct {
+        const char *key;
+        cJSON *value;
+    } members[] = {{"alpha_pattern", cJSON_CreateObject()},
+                   {"auto_mapping", cJSON_CreateNull()},
+                   {"base_model_name_or_path", text_or_null(m->dir)},
+                   {"bias", cJSON_CreateString(s->bias ? s->bias : "none")},
+                   {"exclude_modules", cJSON_CreateNull()},
+                   {"fan_in_fan_out", cJSON_CreateFalse()},
+                   {"inference_mode", cJSON_CreateTrue()},
+                   {"init_lora_weights", cJSON_CreateTrue()},
+                   {"layers_pattern", cJSON_CreateNull()},
+                   {"layers_to_transform", layer_list(s)},
+                   {"lora_alpha", cJSON_CreateNumber(s->alpha != 0 ? s->alpha : rank)},
+                   {"lora_bias", cJSON_CreateFalse()},
+                   {"lora_dropout", cJSON_CreateNumber(s->dropout)},
+                   {"modules_to_save", save_list(m, s)},
+                   {"peft_type", cJSON_CreateString("LORA")},
+                   {"r", cJSON_CreateNumber(rank)},
+                   {"rank_pattern", cJSON_CreateObject()},
+                   {"revision", cJSON_CreateNull()},
+                   {"target_modules", target_list(m, s)},
+                   {"task_type", text_or_null(task_type(m->task))},
+                   {"use_dora", cJSON_CreateBool(s->dora)},
+                   {"use_rslora", cJSON_CreateBool(s->rslora)}};
+    cJSON *json = cJSON_CreateObject();
+    bool ok = json != NULL;
+    for (int i = 0; i < BY_COUNT(members); i++) {
+        const bool put =
+            ok && members[i].value && cJSON_AddItemToObject(json, members[i].key, members[i].value);
+        if (!put)
+            cJSON_Delete(members[i].value);
+        ok = put;
+    }
+    if (ok)
+        return json;
+    cJSON_Delete(json);
+    if (base_error_status() == BY_OK)
+        base_fail(BY_ERR_MEMORY, "out of memory while describing an adapter");
+    return NULL;
+}
+
+/* ---- once the layers are known ---------------------------------------------------------------- */
+
+static cJSON *adapted_modules(const by_adapter *a)
+{
+    cJSON *list = cJSON_CreateArray();
+    base_buf module = {0};
+    bool ok = list != NULL;
+    for (int i = 0; i < a->n_targets && ok; i++) {
+        const char *name = a->params->list[a->targets[i].a].name + strlen(MODEL_ADAPTER_PREFIX);
+        const char *end = strstr(name, ".lora_");
+        module.size = 0;
+        base_buf_put(&module, name, (size_t)(end - name));
+        cJSON *item = module.failed ? NULL : cJSON_CreateString(module.data);
+        ok = item && cJSON_AddItemToArray(list, item);
+    }
+    base_buf_free(&module);
+    if (!ok)
+        cJSON_Delete(list);
+    return ok ? list : NULL;
+}
+
+bool model_adapter_takes_all(const by_adapter *a)
+{
+    return cJSON_IsString(a->config.targets) && strcmp(a->config.targets->valuestring, "all-linear") == 0;
+}
+
+by_status model_adapter_complete(by_adapter *a)
+{
+    bool transposed = false, ok = true;
+    for (int i = 0; i < a->n_targets; i++)
+        transposed |= a->targets[i].w_is_kn;
+    if (transposed)
+        ok = base_json_put(a->json, "fan_in_fan_out", cJSON_CreateTrue());
+    if (model_adapter_takes_all(a)) {
+        cJSON *list = adapted_modules(a);
+        ok = ok && list && base_json_put(a->json, "target_modules", list);
+    }
+    return ok ? model_adapter_configure(a) : base_fail(BY_ERR_MEMORY, "out of memory");
+}

@@ -1,0 +1,212 @@
+#!/bin/sh
+# adapters.sh - `--lora` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
+# blocks, `--adapter` of the other verbs, `convert --merge`, `inspect --lora`, and what is refused.
+# shellcheck disable=SC2016,SC2317 # check evaluates what it is given
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+
+field() {
+    sed -n "s/.*\"$1\": *\\([-0-9.e+]*\\).*/\\1/p" "$tmp/out" | head -n 1
+}
+atleast() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'
+}
+near() {
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= 1e-4) }'
+}
+
+# ---- tiny models ---------------------------------------------------------------------------------------------------------
+mkdir "$tmp/words"
+{
+    printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n'
+    printf '%s\n' good bad fine awful film book cat dog sat ran the a who what did anna berlin in lives
+} >"$tmp/words/vocab.txt"
+printf '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}\n' >"$tmp/words/tokenizer_config.json"
+i=0
+while [ $i -lt 40 ]; do
+    echo "the cat sat . the dog ran . anna lives in berlin . who did what . a good film . a bad book ."
+    i=$((i + 1))
+done >"$tmp/text.txt"
+run train --model bert --objective mlm --data "$tmp/text.txt" --tokenizer "$tmp/words" --layers 2 --heads 2 --width 32 --inner 64 \
+    --context 24 --batch-size 4 --max-steps 60 --threads 1 --out "$tmp/bert" --quiet
+check a-tiny-bert works model
+run train --model gpt2 --data "$tmp/text.txt" --layers 2 --heads 2 --width 32 --context 96 --batch-size 4 --max-steps 2 --threads 1 \
+    --out "$tmp/gpt2" --quiet
+check a-tiny-gpt2 works model
+bert=$tmp/bert/best gpt2=$tmp/gpt2/best
+body=$(cksum <"$bert/model.safetensors")
+set -- --threads 1 --quiet --json --learning-rate 1e-2 --batch-size 8 --dropout 0 --lora r=4,alpha=8,targets=all-linear
+
+# ---- classify --------------------------------------------------------------------------------------------------------------
+i=0
+while [ $i -lt 24 ]; do
+    printf 'a good film\tpos\nthe fine book\tpos\na bad film\tneg\nthe awful book\tneg\n'
+    i=$((i + 1))
+done >"$tmp/train.tsv"
+printf 'sentence\tlabel\nthe good book\tpos\nthe bad book\tneg\na fine film\tpos\na awful film\tneg\n' >"$tmp/dev.tsv"
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/c" --epochs 14 "$@"
+check classify works '"accuracy":1'
+# query, key, value, dense: 32 to 32; intermediate 32 to 64 and back: 4 (inputs + outputs) of each; pooler and classifier are new: whole
+check trains-the-adapter-alone [ "$(field trained_parameters)" -eq $((2 * 4 * (4 * 64 + 2 * 96) + 32 * 32 + 32 + 32 * 2 + 2)) ]
+check leaves-a-config grep -q '"peft_type": "LORA"' "$tmp/c/adapter_config.json"
+check lists-all-linear grep -q '"bert.encoder.layer.1.intermediate.dense"' "$tmp/c/adapter_config.json"
+check names-its-task grep -q '"task_type": "SEQ_CLS"' "$tmp/c/adapter_config.json"
+check leaves-tensors grep -qa 'base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weight' "$tmp/c/adapter_model.safetensors"
+check leaves-the-head grep -qa '"base_model.model.classifier.weight"' "$tmp/c/adapter_model.safetensors"
+check leaves-no-weights [ ! -e "$tmp/c/model.safetensors" ]
+check leaves-a-tokenizer [ -s "$tmp/c/tokenizer.json" ]
+check the-body-is-untouched [ "$(cksum <"$bert/model.safetensors")" = "$body" ]
+run eval "$tmp/c" --data "$tmp/dev.tsv" --threads 1 --json
+check eval-of-the-folder works '"accuracy":1'
+loss=$(field loss)
+run eval "$bert" --adapter "$tmp/c" --data "$tmp/dev.tsv" --threads 1 --json
+check eval-with-adapter near "$(field loss)" "$loss"
+run classify "$tmp/c" --threads 1 'the good book'
+check classify-with-the-folder works pos
+run classify "$bert" --adapter "$tmp/c" --threads 1 'the bad book'
+check classify-with-adapter works neg
+run embed "$tmp/c" --threads 1 --similarity 'a film' 'a film'
+check embed-with-the-folder works '^1.0000'
+run embed "$bert" --adapter "$tmp/c" --threads 1 'a film'
+check embed-with-adapter works
+run attention "$bert" --adapter "$tmp/c" --threads 1 --out "$tmp/heads.svg" 'a film'
+check attention-with-adapter works 'heads.svg'
+run inspect "$tmp/c" --mode train
+check inspect-of-the-folder works 'trained .* 4.*[0-9][0-9][0-9] '
+
+# ---- merged ----------------------------------------------------------------------------------------------------------------
+run convert "$bert" "$tmp/merged" --merge "$tmp/c"
+check merge works 'merged'
+check merged-has-no-adapter [ ! -e "$tmp/merged/adapter_config.json" ]
+run eval "$tmp/merged" --data "$tmp/dev.tsv" --threads 1 --json
+check merged-is-the-same near "$(field loss)" "$loss"
+run convert "$tmp/c" "$tmp/merged2"
+check merge-of-the-folder works 'merged'
+check both-ways-are-equal cmp "$tmp/merged/model.safetensors" "$tmp/merged2/model.safetensors"
+run convert "$bert" "$tmp/merged" --merge "$tmp/c"
+check merge-into-what-is-there fails 1 merged
+run convert "$bert" "$tmp/merged3" --merge "$tmp/words"
+check merge-needs-an-adapter fails 1 adapter_config.json
+
+# ---- stop and go on, bit for bit -------------------------------------------------------------------------------------------
+on() { # OUT: with dropout in the body and before the adapter
+    run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/$1" --max-steps 9 --save-steps 3 --save-total-limit 9 --threads 1 --quiet \
+        --json --learning-rate 5e-3 --batch-size 8 --dropout 0.1 --lora r=4,targets=query,value,dropout=0.1,dora
+}
+on whole
+check a-whole-run works '"steps":9'
+cp -R "$tmp/whole" "$tmp/part"
+rm -r "$tmp/part/checkpoint-000006" "$tmp/part/checkpoint-000009" "$tmp/part/last"
+rm -f "$tmp/part/best" "$tmp/part/adapter_model.safetensors"
+ln -s checkpoint-000003 "$tmp/part/last"
+on part
+check goes-on works '"resumed_from":3'
+check goes-on-exactly cmp "$tmp/whole/adapter_model.safetensors" "$tmp/part/adapter_model.safetensors"
+check goes-on-with-the-moments cmp "$tmp/whole/last/optimizer.safetensors" "$tmp/part/last/optimizer.safetensors"
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/part" --max-steps 9 --save-steps 3 --threads 1 --quiet --learning-rate 5e-3 \
+    --batch-size 8 --dropout 0.1 --lora r=8
+check goes-on-with-the-same-adapter-alone fails 1 lora
+
+# ---- weights of blocks -----------------------------------------------------------------------------------------------------
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/q" --epochs 14 "$@" --weights q4_0
+check over-4-bits works '"accuracy":1'
+blocks=$(field state_bytes)
+run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/q8" --epochs 14 "$@" --weights q8_0
+check over-8-bits works '"accuracy":1'
+check fewer-bits-take-less-memory [ "$blocks" -lt "$(field state_bytes)" ]
+run eval "$tmp/q" --data "$tmp/dev.tsv" --threads 1 --json --weights q4_0
+check eval-over-4-bits works '"accuracy":1'
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/b" --max-steps 1 --threads 1 --weights q4_0
+check blocks-are-not-trained fails 1 'train an adapter'
+
+# ---- other tasks -----------------------------------------------------------------------------------------------------------
+i=0
+while [ $i -lt 24 ]; do
+    printf 'anna B-PER\nlives O\nin O\nberlin B-LOC\n\nthe O\ncat O\nsat O\nin O\nberlin B-LOC\n\n'
+    i=$((i + 1))
+done >"$tmp/ner.conll"
+run finetune "$bert" --task tag --data "$tmp/ner.conll" --eval "$tmp/ner.conll" --out "$tmp/t" --epochs 4 "$@"
+check tag works '"f1":1'
+run tag "$tmp/t" --threads 1 'anna lives in berlin'
+check tag-with-the-folder works 'LOC .*berlin'
+sed 's/pos/1.5/; s/neg/-0.5/' "$tmp/train.tsv" >"$tmp/numbers.tsv"
+run finetune "$bert" --task regress --data "$tmp/numbers.tsv" --eval "$tmp/numbers.tsv" --out "$tmp/r" --epochs 6 "$@"
+check regress atleast "$(field pearson)" 0.9
+printf '{"data": [{"paragraphs": [{"context": "the cat sat in berlin", "qas": [{"id": "a", "question": "who sat", "answers": [{"text": "cat", "answer_start": 4}]}]}]}]}\n' >"$tmp/squad.json"
+run finetune "$bert" --task qa --data "$tmp/squad.json" --eval "$tmp/squad.json" --out "$tmp/qa" --epochs 30 "$@"
+check answer atleast "$(field exact_match)" 99
+run answer "$tmp/qa" --threads 1 'who sat' 'the cat sat in berlin'
+check answer-with-the-folder works '^cat$'
+run finetune "$bert" --task mlm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/mlm" --epochs 10 "$@"
+check mlm works '"perplexity":'
+run fill "$tmp/mlm" --threads 1 'the ___ sat .'
+check fill-with-the-folder works '%'
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm" --epochs 10 "$@"
+check lm works '"perplexity":'
+check lm-knows-conv1d grep -q '"fan_in_fan_out": true' "$tmp/lm/adapter_config.json"
+run generate "$tmp/lm" --threads 1 --prompt 'the cat' -n 12 --greedy
+check generate-with-the-folder works '^the cat'
+cp "$tmp/out" "$tmp/text-with"
+run generate "$gpt2" --adapter "$tmp/lm" --threads 1 --prompt 'the cat' -n 12 --greedy
+check generate-with-adapter cmp "$tmp/out" "$tmp/text-with"
+run convert "$tmp/lm" "$tmp/lm-merged"
+run generate "$tmp/lm-merged" --threads 1 --prompt 'the cat' -n 12 --greedy
+check merged-writes-the-same cmp "$tmp/out" "$tmp/text-with"
+run generate "$gpt2" --threads 1 --prompt 'the cat' -n 12 --greedy
+check without-it-another-text [ "$(cksum <"$tmp/out")" != "$(cksum <"$tmp/text-with")" ]
+run finetune "$tmp/lm" --task lm --data "$tmp/text.txt" --out "$tmp/lm2" --max-steps 2 --threads 1 --quiet --json
+check an-adapter-learns-on works '"steps":2'
+check and-stays-one [ -s "$tmp/lm2/adapter_model.safetensors" ]
+i=0
+while [ $i -lt 20 ]; do
+    printf 'the cat sat\tcat\nthe dog ran\tdog\na good film\tfilm\n'
+    i=$((i + 1))
+done >"$tmp/pairs.tsv"
+cut -f 1 "$tmp/pairs.tsv" >"$tmp/pairs.src"
+cut -f 2 "$tmp/pairs.tsv" >"$tmp/pairs.tgt"
+run train --model t5 --objective translate --data "$tmp/pairs.src" "$tmp/pairs.tgt" --tokenizer bpe:300 --layers 1 --heads 2 --width 32 \
+    --context 24 --max-steps 2 --threads 1 --out "$tmp/t5" --quiet
+check a-tiny-t5 works model
+run finetune "$tmp/t5" --task seq2seq --data "$tmp/pairs.tsv" --eval "$tmp/pairs.tsv" --out "$tmp/s" --max-steps 8 --threads 1 --quiet --json \
+    --lora r=4,targets=q,v,wo
+check seq2seq works '"steps":8'
+check seq2seq-leaves-an-adapter [ -s "$tmp/s/adapter_model.safetensors" ]
+run summarize "$tmp/s" --threads 1 'the cat sat'
+check summarize-with-the-folder [ "$rc" -eq 0 ]
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------------
+run inspect gpt2:124m --mode train --seq 16 --lora r=16,alpha=32,targets=all-linear --json
+check inspect-counts works '"trained_parameters":2359296' # 12 layers of 16 (768 + 2304 + 2 * 768 + 2 * (768 + 3072))
+check inspect-gradients [ "$(field gradient_bytes)" -eq $((2359296 * 4)) ]
+check inspect-optimiser [ "$(field optimizer_bytes)" -eq $((2359296 * 8)) ]
+run inspect gpt2:124m --mode train --seq 16 --lora r=16,targets=all-linear --weights q4_0
+check inspect-over-blocks works 'trained'
+
+# ---- what is wrong ---------------------------------------------------------------------------------------------------------
+wrong() { # NAME CODE TEXT OPTIONS...
+    local name=$1 code=$2 text=$3
+    shift 3
+    rm -rf "$tmp/b"
+    run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/b" --max-steps 1 --threads 1 "$@"
+    check "$name" fails "$code" "$text"
+}
+wrong an-unknown-key 2 '"rank"' --lora rank=4
+wrong a-rank-that-is-none 2 'r=x' --lora r=x
+wrong a-part-of-a-rank 2 'r=1.5' --lora r=1.5
+wrong a-word-alone 2 'all-linear' --lora all-linear
+wrong no-such-layer 1 'no linear layer' --lora targets=conv
+wrong a-bad-expression 1 'regular expression' --lora 'targets=(query'
+wrong frozen-layers-besides 1 'frozen' --lora r=4 --freeze body
+run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
+check no-such-adapter fails 1 nowhere
+sed "s#\"base_model_name_or_path\": \"[^\"]*\"#\"base_model_name_or_path\": \"org/model\"#" "$tmp/c/adapter_config.json" >"$tmp/config"
+cp -R "$tmp/c" "$tmp/lost"
+cp "$tmp/config" "$tmp/lost/adapter_config.json"
+run classify "$tmp/lost" --threads 1 text
+check a-model-that-is-not-here fails 1 'org/model'
+run classify "$bert" --adapter "$tmp/lost" --threads 1 'the good book'
+check but-can-be-given works pos
+head -c 300 "$tmp/c/adapter_model.safetensors" >"$tmp/lost/adapter_model.safetensors"
+run classify "$bert" --adapter "$tmp/lost" --threads 1 text
+check a-truncated-adapter fails 1 adapter_model.safetensors
+exit $failed

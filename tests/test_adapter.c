@@ -1,0 +1,603 @@
+/* test_adapter.c - adapters: on every family, in and out of PEFT's folders, merged and unmerged, switched, trained over weights of any
+ * type, and refused where a configuration cannot be followed. What they compute is compared with PEFT in test_parity.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "banyan/adapter.h"
+#include "banyan/train.h"
+#include "child.h"
+#include "folder.h"
+#include "io/weights.h"
+
+enum { ROWS = 2, SEQ = 8 };
+
+static by_device *device;
+
+static const char *const cases[] = {"tune-gpt2-lora",  "tune-gpt2-dora",   "tune-llama-lora",
+                                    "tune-llama-dora", "tune-llama-embed", "tune-llama-rslora",
+                                    "tune-bert-lora",  "tune-bert-bias",   "tune-t5-lora"};
+
+/* The path of a recorded case, or of a file of it, good for the next 7 calls. */
+static const char *case_path(const char *name, const char *part)
+{
+    static char paths[8][1024];
+    static int next;
+    char *path = paths[next++ % 8];
+    const char *shared = getenv("BANYAN_SHARED");
+    snprintf(path, sizeof paths[0], "%s/parity/%s%s", shared ? shared : BY_SOURCE_DIR "/../shared", name,
+             part);
+    if (!base_dir_exists(path) && !base_file_exists(path)) {
+        print_message("%s is not there\n", path);
+        skip();
+    }
+    return path;
+}
+
+static void expect(by_status s)
+{
+    if (s != BY_OK)
+        fail_msg("%s", by_error_message());
+}
+
+static by_model *open_case(const char *name)
+{
+    by_model *m = by_model_open(device, case_path(name, ""), &(by_model_spec){.copy = true, .exact = true});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    by_model_set_dropout(m, 0);
+    return m;
+}
+
+/* ---- passes ----------------------------------------------------------------------------------- */
+
+static int32_t tokens[ROWS * SEQ];
+
+static by_batch batch_of(const by_model *m)
+{
+    static const int64_t shape[] = {ROWS, SEQ};
+    const int vocab = BY_MIN(by_model_vocab(m), by_model_source_vocab(m));
+    for (int i = 0; i < ROWS * SEQ; i++)
+        tokens[i] = 2 + (i * 7 + 3) % (vocab - 3);
+    by_batch b = by_batch_of(ROWS, SEQ, tokens);
+    if (by_model_is_pair(m))
+        by_batch_put(&b, "source", BY_I32, 2, shape, tokens);
+    return b;
+}
+
+/* The logits of a fixed batch with the adapter in use. Heap array of *n floats. */
+static float *logits_of(by_model *m, size_t *n)
+{
+    by_batch b = batch_of(m);
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){.grads = BY_GRAD_NONE});
+    if (!p)
+        fail_msg("%s: %s", by_model_family(m), by_error_message());
+    expect(by_pass_run(p, &b));
+    const by_tensor *t = by_io_output(by_pass_io(p), "logits");
+    if (!t)
+        fail_msg("%s has no logits", by_model_family(m));
+    *n = (size_t)by_elements(t);
+    float *x = base_alloc(*n * sizeof *x);
+    expect(by_pass_read(p, t, x));
+    by_pass_free(p);
+    return x;
+}
+
+/* The largest difference, as a share of the largest element where that is above 1. */
+static double apart(const float *a, const float *b, size_t n)
+{
+    double most = 0, size = 1;
+    for (size_t i = 0; i < n; i++) {
+        most = BY_MAX(most, fabs((double)a[i] - (double)b[i]));
+        size = BY_MAX(size, fabs((double)a[i]));
+    }
+    return most / size;
+}
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+static size_t size_of(const by_params *p, int i)
+{
+    size_t n = 1;
+    for (int k = 0; k < by_params_rank(p, i); k++)
+        n *= (size_t)by_params_shape(p, i)[k];
+    return n;
+}
+
+/* A new adapter changes nothing; this gives every matrix of it values. */
+static void stir(by_adapter *a)
+{
+    by_params *p = by_adapter_params(a);
+    for (int i = 0; i < by_params_count(p); i++) {
+        if (!strstr(by_params_name(p, i), "lora_") || by_params_rank(p, i) < 2)
+            continue;
+        float *v = base_alloc(size_of(p, i) * sizeof *v);
+        base_rng_fill_normal(v, size_of(p, i), 5, (uint64_t)i, 0, 0.2f);
+        expect(by_params_set(p, i, BY_SLOT_VALUE, v));
+        base_free(v);
+    }
+}
+
+/* A checksum of all values of a list. */
+static uint64_t sum_of(const by_params *p)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < by_params_count(p); i++) {
+        const size_t n = size_of(p, i);
+        float *v = base_alloc(n * sizeof *v);
+        expect(by_params_get(p, i, BY_SLOT_VALUE, v));
+        sum = sum * 31 + base_checksum(v, n * sizeof *v);
+        base_free(v);
+    }
+    return sum;
+}
+
+/* ---- every family ----------------------------------------------------------------------------- */
+
+static bool reads_text(const by_model *m)
+{
+    const by_input_info *in;
+    by_pictures pictures;
+    by_canvas canvas;
+    if (by_model_pictures(m, &pictures) || by_model_canvas(m, &canvas))
+        return false;
+    for (int i = 0; (in = by_model_input(m, i)); i++)
+        if (in->required && strcmp(in->name, "tokens") != 0 && strcmp(in->name, "source") != 0)
+            return false;
+    return true;
+}
+
+/* With an adapter on all linear layers, merged and unmerged: the same logits, and the same bits as before. */
+static void check_family(const char *family, bool dora)
+{
+    const by_adapter_spec spec = {.rank = 3, .alpha = 5, .targets = "all-linear", .dora = dora};
+    by_model *m = by_model_new(device, family, &(by_model_shape){.vocab = 64, .dropout = 0},
+                               &(by_model_spec){.seed = 3});
+    if (!m)
+        fail_msg("%s: %s", family, by_error_message());
+    if (!reads_text(m)) {
+        by_model_free(m);
+        return;
+    }
+    size_t n;
+    float *before = logits_of(m, &n);
+    const uint64_t bits = sum_of(by_model_params(m));
+    by_adapter *a = by_adapter_new(m, &spec, true);
+    if (!a) {
+        assert_contains(by_error_message(), "no linear layer"); /* recurrent layers have none */
+        base_free(before);
+        by_model_free(m);
+        return;
+    }
+    float *same = logits_of(m, &n);
+    if (!(apart(before, same, n) < 2e-5))
+        fail_msg("%s: a new adapter moves logits by %g", family, apart(before, same, n));
+    stir(a);
+    float *with = logits_of(m, &n);
+    assert_true(apart(before, with, n) > 1e-4);
+    expect(by_adapter_merge(a));
+    by_model_use(m, NULL);
+    float *merged = logits_of(m, &n);
+    if (!(apart(with, merged, n) < 2e-4))
+        fail_msg("%s: merged logits are %g apart", family, apart(with, merged, n));
+    expect(by_adapter_unmerge(a));
+    assert_true(sum_of(by_model_params(m)) == bits);
+    float *after = logits_of(m, &n);
+    assert_memory_equal(before, after, n * sizeof *before);
+    float *all[] = {before, same, with, merged, after};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        base_free(all[i]);
+    by_model_free(m);
+}
+
+static void test_families(void **state)
+{
+    (void)state;
+    for (int i = 0; by_family_at(i); i++) {
+        check_family(by_family_at(i), false);
+        check_family(by_family_at(i), true);
+    }
+}
+
+/* ---- folders ---------------------------------------------------------------------------------- */
+
+/* Every tensor of a has an equal in b, but for base weights, which are not written. */
+static void expect_tensors(const char *a, const char *b)
+{
+    by_weights *x = by_weights_open(a), *y = by_weights_open(b);
+    assert_non_null(x);
+    assert_non_null(y);
+    int other = 0;
+    for (int i = 0; i < by_weights_count(x); i++) {
+        const by_weight *e = by_weights_at(x, i), *f = by_weights_find(y, e->name);
+        if (strstr(e->name, ".base_layer.weight")) {
+            other++;
+            continue;
+        }
+        assert_non_null(f);
+        assert_int_equal(e->bytes, f->bytes);
+        assert_memory_equal(e->data, f->data, e->bytes);
+    }
+    assert_int_equal(by_weights_count(x) - other, by_weights_count(y));
+    by_weights_free(x);
+    by_weights_free(y);
+}
+
+/* What is read from a folder is what is written to another. */
+static void test_folders(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        by_model *m = open_case(cases[i]);
+        by_adapter *a = by_adapter_open(m, case_path(cases[i], "/adapter"), false);
+        if (!a)
+            fail_msg("%s", by_error_message());
+        const char *out = in_root(cases[i]);
+        expect(by_adapter_save(a, out));
+        char path[512];
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", out);
+        expect_tensors(case_path(cases[i], "/adapter/adapter_model.safetensors"), path);
+        size_t n;
+        float *x = logits_of(m, &n);
+        by_adapter_free(a);
+        assert_non_null(by_adapter_open(m, out, false));
+        float *y = logits_of(m, &n);
+        assert_memory_equal(x, y, n * sizeof *x);
+        base_free(x);
+        base_free(y);
+        by_model_free(m);
+    }
+}
+
+/* In training the norms of DoRA are computed in the graph, otherwise once on the host; merging computes them too. */
+static void test_ways(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        by_model *m = open_case(cases[i]);
+        const char *dir = case_path(cases[i], "/adapter");
+        size_t n;
+        float *base = logits_of(m, &n);
+        assert_non_null(by_adapter_open(m, dir, false));
+        float *plain = logits_of(m, &n);
+        by_adapter *a = by_adapter_open(m, dir, true);
+        assert_non_null(a);
+        float *training = logits_of(m, &n);
+        assert_true(apart(plain, training, n) < 2e-5);
+        assert_true(apart(base, plain, n) > 1e-3);
+        expect(by_adapter_merge(a));
+        by_model_use(m, NULL);
+        float *merged = logits_of(m, &n);
+        assert_true(apart(plain, merged, n) < 1e-4);
+        base_free(base);
+        base_free(plain);
+        base_free(training);
+        base_free(merged);
+        by_model_free(m);
+    }
+}
+
+/* A folder opens as a model: its base, found by path, and its adapter. */
+static void test_folder_as_model(void **state)
+{
+    (void)state;
+    by_model *m = open_case("tune-bert-lora");
+    by_adapter *a = by_adapter_open(m, case_path("tune-bert-lora", "/adapter"), false);
+    assert_non_null(a);
+    size_t n;
+    float *x = logits_of(m, &n);
+    expect(by_model_save(m, in_root("as-model"), BY_F32));
+    by_model_free(m);
+    char text[2048];
+    snprintf(text, sizeof text, "%s/adapter_config.json", in_root("as-model"));
+    size_t size;
+    char *config = base_file_read(text, 1 << 20, &size);
+    assert_non_null(config);
+    char *at = strstr(config, "\"tune-bert-lora\"");
+    assert_non_null(at);
+    base_buf changed = {0};
+    base_buf_put(&changed, config, (size_t)(at - config));
+    base_buf_printf(&changed, "\"%s\"%s", case_path("tune-bert-lora", ""), at + strlen("\"tune-bert-lora\""));
+    expect(base_file_write(text, changed.data, changed.size));
+    base_buf_free(&changed);
+    base_free(config);
+    m = by_model_open(device, in_root("as-model"), &(by_model_spec){0});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    by_model_set_dropout(m, 0);
+    float *y = logits_of(m, &n);
+    assert_memory_equal(x, y, n * sizeof *x);
+    assert_non_null(by_model_adapter(m));
+    base_free(x);
+    base_free(y);
+    by_model_free(m);
+}
+
+/* ---- switching -------------------------------------------------------------------------------- */
+
+static void read_logits(by_passes *s, by_model *m, float *out)
+{
+    by_batch b = batch_of(m);
+    by_pass *p = by_passes_get(s, &b);
+    if (!p)
+        fail_msg("%s", by_error_message());
+    expect(by_pass_run(p, &b));
+    expect(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), out));
+}
+
+/* Two adapters and none, in turns: the same bits each time, and nothing is compiled twice. */
+static void test_switching(void **state)
+{
+    (void)state;
+    by_model *m = open_case("tune-gpt2-lora");
+    by_adapter *list[3] = {NULL, by_adapter_open(m, case_path("tune-gpt2-lora", "/adapter"), false)};
+    list[2] = by_adapter_new(m, &(by_adapter_spec){.rank = 2, .targets = "all-linear", .dora = true}, false);
+    assert_non_null(list[1]);
+    assert_non_null(list[2]);
+    stir(list[2]);
+    size_t n;
+    float *x = logits_of(m, &n), *seen[3];
+    by_passes *s = by_passes_new(m, &(by_pass_spec){0}, 0);
+    size_t bytes = 0;
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < 3; i++) {
+            by_model_use(m, list[i]);
+            assert_true(by_model_adapter(m) == list[i]);
+            read_logits(s, m, x);
+            if (turn == 0) {
+                seen[i] = base_alloc(n * sizeof *x);
+                memcpy(seen[i], x, n * sizeof *x);
+                bytes = by_passes_bytes(s);
+            }
+            assert_memory_equal(seen[i], x, n * sizeof *x);
+            assert_int_equal(by_passes_bytes(s), bytes);
+        }
+    assert_true(apart(seen[0], seen[1], n) > 1e-3 && apart(seen[1], seen[2], n) > 1e-3);
+    by_batch b = batch_of(m);
+    by_pass *p = by_passes_last(s);
+    by_model_use(m, NULL);
+    assert_int_equal(by_pass_run(p, &b), BY_ERR_ARGUMENT);
+    assert_contains(by_error_message(), "another adapter");
+    by_passes_free(s);
+    for (int i = 0; i < 3; i++)
+        base_free(seen[i]);
+    base_free(x);
+    by_model_free(m);
+}
+
+/* ---- training --------------------------------------------------------------------------------- */
+
+static double loss_after(by_model *m, int steps, double rate)
+{
+    by_trainer *t = by_trainer_new(m, &(by_trainer_spec){.optimizer = {.max_grad_norm = 1}});
+    if (!t)
+        fail_msg("%s", by_error_message());
+    by_batch b = batch_of(m);
+    int32_t targets[ROWS * SEQ];
+    for (int i = 0; i < ROWS * SEQ; i++)
+        targets[i] = tokens[(i + 1) % (ROWS * SEQ)];
+    by_batch_put_ids(&b, "targets", ROWS * SEQ, targets);
+    double loss = NAN;
+    for (int i = 0; i < steps; i++) {
+        expect(by_trainer_backward(t, &b, true, &loss));
+        expect(by_trainer_update(t, rate, NULL));
+    }
+    by_trainer_free(t);
+    return loss;
+}
+
+/* The body keeps its bits, and has no buffers of training; the adapter's are those of its own parameters. */
+static void check_training(by_dtype dtype, by_dtype weights, bool dora)
+{
+    const by_model_shape shape = {
+        .layers = 2, .heads = 2, .width = 64, .vocab = 64, .context = 16, .dropout = 0};
+    const by_adapter_spec spec = {.rank = 4, .alpha = 16, .targets = "all-linear", .dora = dora};
+    by_model *m = by_model_new(
+        device, "gpt2", &shape,
+        &(by_model_spec){.dtype = dtype, .training = true, .weights = weights, .adapter = &spec, .seed = 3});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    const by_params *body = by_model_params(m), *own = by_model_trained(m);
+    assert_true(own == by_adapter_params(by_model_adapter(m)));
+    const uint64_t bits = sum_of(body);
+    /* c_attn 64 to 192, c_proj 64 to 64, c_fc 64 to 256, c_proj 256 to 64: r (inputs + outputs), in two layers */
+    const int64_t outputs = 192 + 64 + 256 + 64, elements = 2 * 4 * (64 + 64 + 64 + 256 + outputs);
+    assert_int_equal(by_params_trained(own), elements + (dora ? 2 * outputs : 0));
+    assert_int_equal(by_params_trained(body), 0);
+    assert_int_equal(by_params_bytes(body), by_params_value_bytes(body));
+    const size_t buffers = dtype == BY_F32 ? 3 : 4; /* gradients, two moments, masters */
+    assert_int_equal(by_params_bytes(own) - by_params_value_bytes(own),
+                     (size_t)by_params_trained(own) * 4 * buffers);
+    const double first = loss_after(m, 1, 0), last = loss_after(m, 60, 1e-2);
+    if (!(first > 3.5 && last < first - 1))
+        fail_msg("the loss goes from %g to %g", first, last);
+    assert_true(sum_of(body) == bits);
+    by_model_free(m);
+}
+
+static void test_training(void **state)
+{
+    (void)state;
+    check_training(BY_F32, BY_F32, false);
+    check_training(BY_F32, BY_F32, true);
+    check_training(BY_BF16, BY_F32, true);
+}
+
+static void test_stored_body(void **state)
+{
+    (void)state;
+    check_training(BY_F32, BY_Q8_0, false);
+    check_training(BY_F32, BY_Q4_0, false);
+    check_training(BY_F32, BY_Q4_0, true);
+    check_training(BY_BF16, BY_Q4_0, true);
+}
+
+/* Dropout before the adapter is live in training alone. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    for (int dora = 0; dora < 2; dora++) {
+        by_model *m = open_case("tune-gpt2-lora");
+        const by_adapter_spec spec = {.rank = 4, .dropout = 0.5, .dora = dora};
+        by_adapter *a = by_adapter_new(m, &spec, true);
+        assert_non_null(a);
+        stir(a);
+        size_t n;
+        float *x = logits_of(m, &n), *y = logits_of(m, &n);
+        assert_memory_equal(x, y, n * sizeof *x);
+        assert_true(isfinite(loss_after(m, 2, 1e-3)));
+        base_free(x);
+        base_free(y);
+        by_model_free(m);
+    }
+}
+
+/* ---- refusals --------------------------------------------------------------------------------- */
+
+static void refuse(by_model *m, const char *config, const char *why)
+{
+    expect(base_dir_make(in_root("bad")));
+    write_text("bad/adapter_config.json", config);
+    assert_null(by_adapter_open(m, in_root("bad"), false));
+    assert_contains(by_error_message(), why);
+    assert_null(by_model_adapter(m));
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    by_model *m = open_case("tune-gpt2-lora");
+    refuse(m, "{\"peft_type\": \"IA3\"}", "IA3");
+    refuse(m, "[]", "not an object");
+    refuse(m, "{\"peft_type\": \"LORA\"}", "target_modules");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"nothing\"]}", "no linear layer");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": \"(\"}", "regular expression");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [1]}", "not a list of names");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"r\": 0}", "\"r\"");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"bias\": \"some\"}", "bias");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"layer_replication\": [[0, 1]]}",
+           "layer_replication");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"rank_pattern\": {\"x\": 0.5}}",
+           "rank_pattern");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"init_lora_weights\": \"pissa\"}",
+           "pissa");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": \"(a+)+(b+)+(c+)+(.*)*d\"}", "no linear layer");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"]}", "adapter_model.safetensors");
+    by_model_free(m);
+}
+
+/* Tensors that are missing, left over or of another shape. */
+static void test_wrong_tensors(void **state)
+{
+    (void)state;
+    by_model *m = open_case("tune-gpt2-lora");
+    const float zeros[64 * 64] = {0};
+    by_weight w = {.name = "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight",
+                   .dtype = BY_F32,
+                   .rank = 2,
+                   .dim = {8, 16},
+                   .data = zeros,
+                   .bytes = sizeof(float) * 8 * 16};
+    expect(base_dir_make(in_root("bad")));
+    expect(by_weights_write(in_root("bad/adapter_model.safetensors"), &w, 1, NULL));
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"]}", "is missing");
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"], \"r\": 4}",
+           "does not have the shape");
+    w.name = "base_model.model.transformer.h.9.attn.c_attn.lora_A.weight";
+    expect(by_weights_write(in_root("bad/adapter_model.safetensors"), &w, 1, NULL));
+    refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"c_attn\"]}", "belongs to no layer");
+    by_model_free(m);
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    by_model *m = by_model_open(device, case_path("tune-gpt2-lora", ""), &(by_model_spec){.training = true});
+    assert_non_null(m);
+    assert_null(by_adapter_new(m, &(by_adapter_spec){0}, true));
+    assert_contains(by_error_message(), "opened for training");
+    assert_null(by_adapter_new(m, &(by_adapter_spec){.rank = -1}, false));
+    assert_null(by_adapter_new(m, &(by_adapter_spec){.dropout = 1}, false));
+    assert_null(by_adapter_new(m, &(by_adapter_spec){.bias = "half"}, false));
+    assert_null(by_adapter_new(m, &(by_adapter_spec){.layers = "1,x"}, false));
+    by_model_free(m);
+    m = by_model_open(device, case_path("tune-gpt2-lora", ""), &(by_model_spec){0});
+    by_adapter *a = by_adapter_new(m, &(by_adapter_spec){.targets = "wte"}, false);
+    assert_non_null(a);
+    assert_int_equal(by_adapter_layers(a), 1);
+    assert_int_equal(by_adapter_unmerge(a), BY_ERR_ARGUMENT);
+    assert_int_equal(by_adapter_merge(a), BY_ERR_ARGUMENT); /* mapped */
+    by_model_free(m);
+    m = open_case("tune-gpt2-lora");
+    a = by_adapter_new(m, &(by_adapter_spec){.targets = "wte"}, false);
+    assert_int_equal(by_adapter_merge(a), BY_ERR_UNSUPPORTED); /* the head is tied to it */
+    by_model_free(m);
+}
+
+/* A tied head keeps the table of the body where the adapter has its own, and can have its own while the table stays. */
+static void test_tied_head(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *save, *name;
+    } ways[] = {{"wte", "base_model.model.transformer.wte.weight"},
+                {"lm_head", "base_model.model.lm_head.weight"}};
+    for (int i = 0; i < BY_COUNT(ways); i++) {
+        by_model *m = open_case("tune-gpt2-lora");
+        size_t n;
+        float *base = logits_of(m, &n);
+        by_adapter *a = by_adapter_new(m, &(by_adapter_spec){.save = ways[i].save}, false);
+        assert_non_null(a);
+        by_params *p = by_adapter_params(a);
+        const int k = by_params_find(p, ways[i].name);
+        assert_true(k >= 0);
+        float *same = logits_of(m, &n);
+        assert_memory_equal(base, same, n * sizeof *base);
+        /* Of the weights of the last token, which is not in the batch: a head sees it, a look-up does not. */
+        const size_t size = size_of(p, k), width = (size_t)by_params_shape(p, k)[1];
+        float *v = base_alloc(size * sizeof *v);
+        expect(by_params_get(p, k, BY_SLOT_VALUE, v));
+        for (size_t c = 0; c < width; c++)
+            v[size - width + c] += 1;
+        expect(by_params_set(p, k, BY_SLOT_VALUE, v));
+        float *changed = logits_of(m, &n);
+        assert_true((apart(base, changed, n) > 0) == (i == 1));
+        base_free(base);
+        base_free(same);
+        base_free(changed);
+        base_free(v);
+        by_model_free(m);
+    }
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    device = by_device_open("cpu", 1);
+    return device && make_root("adapter") ? 0 : 1;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    by_device_free(device);
+    return base_dir_remove(root) == BY_OK ? 0 : 1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_families),    cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_ways),        cmocka_unit_test(test_folder_as_model),
+        cmocka_unit_test(test_switching),   cmocka_unit_test(test_training),
+        cmocka_unit_test(test_stored_body), cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_wrong_tensors),
+        cmocka_unit_test(test_misuse),      cmocka_unit_test(test_tied_head),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
