@@ -1,0 +1,202 @@
+/* align.h - losses that align a language model with preferences and rewards, and that teach a student what a teacher knows. Each is a
+ * by_loss_fn: give it with its spec to by_pass_spec or by_trainer_spec. It reads the model's outputs and the arrays of the batch.
+ *
+ *   array         shape   type   read by
+ *   targets       (B, T)  i32    all but by_reward_loss and by_value_loss: the token that each position predicts; -100 outside of
+ *                                the answer. With the array "pick", (N) of the picked rows
+ *   sequences     (N)     i32    with "pick": the row of the batch that each belongs to
+ *   ref_logps     (B)     f32    by_dpo_loss, by_kto_loss: summed log-probabilities of the answers under the reference
+ *   ...                          see each loss
+ *
+ * Each returns, besides the loss, tensors of io that can be read after the pass (by_io_output): "token_logps" and "entropy", of the
+ * shape of targets; "logps" (B), summed over the answers; and what its comment says. None of these has a gradient. Everything is computed
+ * in f32 (f64 for f64). docs/ALIGN.md has the equations. */
+#ifndef BANYAN_ALIGN_H
+#define BANYAN_ALIGN_H
+
+#include "banyan/pass.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- answers ---------------------------------------------------------------------------------- */
+
+/* The likelihood of answers, -log p, a mean over their tokens: what instruction tuning minimises, and, in a pass without gradients, the
+ * way to the log-probabilities of a reference. */
+typedef struct by_likelihood_spec {
+    double temperature; /* 0: 1 */
+} by_likelihood_spec;
+BY_API by_tensor *by_likelihood_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* ---- preferences ------------------------------------------------------------------------------ */
+
+/* Rows of a batch: n chosen answers, then the n rejected ones to the same prompts. r is the difference of the log-probabilities of an answer
+ * under the policy and under the reference, d that of the two answers' r. */
+typedef enum by_dpo_kind {
+    BY_DPO_SIGMOID, /* -log sigmoid(beta d), with label smoothing (Rafailov et al. 2023; Mitchell 2023) */
+    BY_DPO_HINGE,   /* max(0, 1 - beta d) (Zhao et al. 2023) */
+    BY_DPO_IPO,     /* (d - 1 / (2 beta))^2 of means over the answers' tokens (Azar et al. 2023) */
+    BY_DPO_ROBUST, /* sigmoid, unbiased under a share label_smoothing of wrong labels (Chowdhury et al. 2024) */
+    BY_DPO_SIGMOID_NORM, /* sigmoid of means over the answers' tokens */
+    BY_DPO_SPPO_HARD,    /* (r - 1 / (2 beta))^2 chosen, (r + 1 / (2 beta))^2 rejected (Wu et al. 2024) */
+    BY_DPO_APO_ZERO,     /* (D'Oosterlinck et al. 2024) */
+    BY_DPO_APO_DOWN,
+    BY_DPO_NCA_PAIR, /* (Chen et al. 2024) */
+    BY_DPO_EXO_PAIR, /* (Ji et al. 2024), with label smoothing */
+    BY_DPO_BCO_PAIR, /* (Jung et al. 2024) */
+    BY_DPO_SFT,      /* the likelihood of the chosen answers alone */
+    BY_DPO_KINDS
+} by_dpo_kind;
+BY_API const char *by_dpo_name(by_dpo_kind kind); /* "sigmoid", ... */
+BY_API bool by_dpo_find(const char *name, by_dpo_kind *out);
+
+typedef struct by_dpo_spec {
+    by_dpo_kind kind;
+    double beta; /* 0: 0.1 */
+    double label_smoothing;
+} by_dpo_spec;
+/* Also returns "losses" (n) and "rewards" (B): beta r. */
+BY_API by_tensor *by_dpo_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* Single answers that are good or bad (Ethayarajh et al. 2024). Reads "label" (B) f32, 1 or 0, and "kl" (1) f32: the mean of r over
+ * mismatched answers, no less than 0, which has no gradient (by_kto_kl). */
+typedef struct by_kto_spec {
+    double beta;                                 /* 0: 0.1 */
+    double desirable_weight, undesirable_weight; /* 0: 1 */
+    bool unpaired; /* without kl: the unpaired loss of APO-zero (D'Oosterlinck et al. 2024) */
+} by_kto_spec;
+/* Also returns "losses" (B) and "rewards" (B). */
+BY_API by_tensor *by_kto_loss(void *spec, by_graph *g, by_model_io *io);
+BY_API float by_kto_kl(const float *logps, const float *ref_logps, int count);
+
+/* Without a reference. Rows as for DPO. ORPO (Hong et al. 2024) also reads "all_targets" (B, T): the tokens of prompt and answer of the
+ * chosen rows, -100 in the rejected ones. */
+typedef enum by_cpo_kind {
+    BY_CPO_SIGMOID, /* (Xu et al. 2024), sums of log-probabilities */
+    BY_CPO_HINGE,
+    BY_CPO_SIMPO, /* means, with a margin of gamma (Meng et al. 2024) */
+    BY_CPO_ORPO   /* means; the odds ratio */
+} by_cpo_kind;
+typedef struct by_cpo_spec {
+    by_cpo_kind kind;
+    double beta;  /* 0: 0.1 */
+    double alpha; /* weight of the likelihood of the chosen answers; of ORPO it is 1 */
+    double gamma; /* SimPO */
+    double label_smoothing;
+} by_cpo_spec;
+/* Also returns "losses" (n), without the likelihood; "likelihood" () if it has a weight; "rewards" (B): beta times the log-probability; of ORPO,
+ * "log_odds" (n). */
+BY_API by_tensor *by_cpo_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* A classifier of one label becomes a reward model: rows as for DPO, -log sigmoid(chosen - rejected - margin). Reads "margin" (n) f32 if
+ * the batch has it. */
+typedef struct by_reward_spec {
+    double center; /* weight of (chosen + rejected)^2 */
+} by_reward_spec;
+/* Also returns "rewards" (B). */
+BY_API by_tensor *by_reward_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* ---- policy gradients ------------------------------------------------------------------------- */
+
+/* What the clipped terms of all tokens are divided by. */
+typedef enum by_policy_mean {
+    BY_MEAN_SEQUENCE, /* by the length of each answer, then by the rows (GRPO, Shao et al. 2024) */
+    BY_MEAN_TOKEN,    /* by all tokens of the batch (PPO, BNPO) */
+    BY_MEAN_GIVEN /* by `divisor`: all tokens of several batches (DAPO), or rows times the longest answer (Dr. GRPO) */
+} by_policy_mean;
+
+/* Reads "advantages" f32, (B) or one for each token, (B, T); "old_logps" (B, T) f32, of the policy that wrote the answers, without which every
+ * ratio is 1; with beta, "token_ref_logps" (B, T) f32 of the reference. */
+typedef struct by_policy_spec {
+    by_policy_mean mean;
+    double divisor;
+    bool by_sequence; /* one ratio for an answer: the geometric mean of its tokens' (GSPO, Zheng et al. 2025) */
+    bool whole_sequence; /* one ratio for an answer: that of its probabilities; the mean is that of the rows (RLOO) */
+    double epsilon_low, epsilon_high; /* 0: 0.2 */
+    double beta;                      /* of the divergence from the reference, e^d - d - 1 */
+    double temperature;               /* that the answers were written with; 0: 1 */
+} by_policy_spec;
+/* Also returns "token_kl" where there is a reference. */
+BY_API by_tensor *by_policy_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* The critic of PPO: a classifier of one label whose "pick" has the position before each token of the answers, B T of them. Reads
+ * "old_values", "returns" and "value_mask", (B, T) f32. Half the larger of two squared errors, of the value and of the value clipped to
+ * the old one plus or minus `clip`. Also returns "values" (B, T). */
+typedef struct by_value_spec {
+    double clip; /* 0: 0.2 */
+} by_value_spec;
+BY_API by_tensor *by_value_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* ---- rewards and advantages, on the host ------------------------------------------------------- */
+
+typedef enum by_reward_scale { BY_SCALE_GROUP, BY_SCALE_BATCH, BY_SCALE_NONE } by_reward_scale;
+/* Rewards of count answers, `group` of them to each prompt in turn: minus the mean of the group, divided by a standard deviation (n - 1)
+ * plus 1e-4. */
+BY_API void by_group_advantages(const float *rewards, int count, int group, by_reward_scale scale,
+                                float *out);
+/* Minus the mean of the others of the group (Ahmadian et al. 2024); normalized: over the batch, as above. */
+BY_API void by_leave_one_out(const float *rewards, int count, int group, bool normalized, float *out);
+
+/* Answers of PPO: rows of `cols` tokens, of which row r has last[r] + 1. */
+typedef struct by_rollout {
+    int rows, cols;
+    const int32_t *last;                     /* (rows): index of the last token */
+    const float *logps, *ref_logps, *values; /* (rows, cols) */
+    const float *scores;                     /* (rows): of whole answers */
+} by_rollout;
+typedef struct by_gae_spec {
+    double kl;           /* weight of the divergence from the reference in the rewards; 0: 0.05 */
+    bool third;          /* estimate it by e^d - d - 1 (k3), d = ref - policy; otherwise by -d (k1) */
+    bool whiten_rewards; /* to variance 1, with their mean */
+    double gamma;        /* 0: 1 */
+    double lambda;       /* 0: 0.95 */
+} by_gae_spec;
+/* Generalised advantage estimation (Schulman et al. 2015). Arrays are (rows, cols); each may be NULL but advantages and returns. raw: before
+ * they are whitened. The score of an answer is added one past its last token, or at that where the row ends. */
+typedef struct by_gae {
+    float *kl, *rewards_raw, *rewards, *advantages_raw, *advantages, *returns;
+} by_gae;
+BY_API by_status by_gae_compute(const by_rollout *r, const by_gae_spec *spec, const by_gae *out);
+/* Values of tokens that are there (mask not 0) to mean 0 and variance 1 (n - 1, plus 1e-8); keep_mean: to variance 1 alone. */
+BY_API void by_whiten(float *values, const float *mask, size_t count, bool keep_mean);
+
+/* What is watched while a policy learns, under the names people know. */
+typedef struct by_policy_metrics {
+    double kl, entropy, approx_kl; /* means over tokens; approx_kl: of half the square of the log-ratio */
+    double low_mean, low_min, high_mean, high_max,
+        region_mean; /* shares of clipped ratios; min and max over answers */
+} by_policy_metrics;
+/* token arrays are (rows, cols); old_logps, ref_logps and entropy may be NULL. advantages: (rows), or with by_token (rows, cols). */
+typedef struct by_policy_seen {
+    int rows, cols;
+    const float *logps, *old_logps, *ref_logps, *entropy, *mask, *advantages;
+    bool by_token;
+} by_policy_seen;
+BY_API void by_policy_measure(const by_policy_seen *seen, const by_policy_spec *spec, by_policy_metrics *out);
+/* The share of values whose clipped error is the larger one. Arrays of count elements. */
+BY_API double by_value_clipped(const float *values, const float *old_values, const float *returns,
+                               const float *mask, int count, const by_value_spec *spec);
+
+/* ---- distillation ------------------------------------------------------------------------------ */
+
+/* The student learns the distributions of a teacher of the same vocabulary (Hinton et al. 2015), the direction of its last hidden states
+ * (Sanh et al. 2019) and the task. The teacher is built into the same program, and nothing of the size of the vocabulary
+ * leaves the device; with teacher NULL the batch has "teacher_logits" (B, T, V) and "teacher_hidden" (B, T, C), f32. Also reads
+ * "mask", and "soft_mask" (B, T) i32 if the batch has it: positions whose distributions count, otherwise those of the mask. */
+typedef struct by_distill_spec {
+    const by_model *teacher;
+    double temperature;      /* of both distributions; 0: 2. Their divergence is multiplied by its square */
+    double soft;             /* weight of the divergence */
+    double task;             /* weight of by_model_loss; with 0 the batch needs no targets */
+    double cosine;           /* weight of 1 - cos of the last hidden states, of one width */
+    double hidden;           /* weight of their mean squared error */
+    const by_model *student; /* for by_model_loss */
+} by_distill_spec;
+/* Also returns the terms without their weights: "soft_loss", "task_loss", "cosine_loss", "hidden_loss". */
+BY_API by_tensor *by_distill_loss(void *spec, by_graph *g, by_model_io *io);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,83 @@
+/* align_policy.c - losses of policy gradients with clipped ratios: PPO, GRPO and its variants, RLOO; the critic of PPO
+ * (banyan/align.h). */
+#include "base/base.h"
+#include "train/align_terms.h"
+
+/* (B) as (B, 1), so that it repeats along the tokens. */
+static by_tensor *column(by_graph *g, by_tensor *x)
+{
+    return by_reshape(g, x, 2, (int64_t[]){by_dim(x, 0), 1});
+}
+
+/* -min(ratio A, clip(ratio) A) */
+static by_tensor *clipped(by_graph *g, const by_policy_spec *s, by_tensor *ratio, by_tensor *advantages)
+{
+    by_tensor *near =
+        by_clamp(g, ratio, 1 - train_or(s->epsilon_low, 0.2), 1 + train_or(s->epsilon_high, 0.2));
+    by_tensor *least = by_minimum(g, by_mul(g, ratio, advantages), by_mul(g, near, advantages));
+    return by_scale(g, least, -1);
+}
+
+/* e^d - d - 1, d = reference - policy: an estimate of the divergence that is never negative (k3). */
+static by_tensor *divergence(by_graph *g, by_model_io *io, const train_answers *a)
+{
+    by_tensor *ref = train_array(g, io, "token_ref_logps", a->logps);
+    by_tensor *d = by_mul(g, by_sub(g, ref, a->logps), a->mask);
+    by_tensor *kl = train_shift(g, by_sub(g, by_activation(g, d, BY_EXP), d), -1);
+    train_keep(g, io, "token_kl", kl);
+    return kl;
+}
+
+static by_tensor *average(by_graph *g, const by_policy_spec *s, const train_answers *a, by_tensor *terms)
+{
+    terms = by_mul(g, terms, a->mask); /* (B, T), also where there is one ratio for an answer */
+    if (s->mean == BY_MEAN_SEQUENCE)
+        return by_mean(g, by_div(g, by_sum(g, terms, 1), train_answer_lengths(g, a)), 0);
+    if (s->mean == BY_MEAN_TOKEN)
+        return train_masked_mean(g, terms, a->mask);
+    return s->divisor > 0 ? by_scale(g, train_total(g, terms), 1 / s->divisor)
+                          : by_graph_fail(g, "a mean by a given number needs that number");
+}
+
+by_tensor *by_policy_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const by_policy_spec *s = user;
+    train_answers a = train_answers_of(g, io, s->temperature);
+    if (a.rows)
+        return by_graph_fail(g, "policy losses take whole rows, not picked positions");
+    by_tensor *old =
+        by_io_input(io, "old_logps") ? train_array(g, io, "old_logps", a.logps) : by_detach(g, a.logps);
+    by_tensor *advantages = train_array(g, io, "advantages", a.logps);
+    by_tensor *log_ratio = by_mul(g, by_sub(g, a.logps, old), a.mask);
+    if (s->whole_sequence) {
+        by_tensor *ratio = by_activation(g, by_sum(g, log_ratio, 1), BY_EXP); /* (B) */
+        return by_mean(g, clipped(g, s, ratio, advantages), 0);
+    }
+    if (s->by_sequence)
+        log_ratio = column(g, by_div(g, by_sum(g, log_ratio, 1), train_answer_lengths(g, &a)));
+    if (by_rank(advantages) == 1)
+        advantages = column(g, advantages);
+    by_tensor *terms = clipped(g, s, by_activation(g, log_ratio, BY_EXP), advantages);
+    if (s->beta != 0)
+        terms = by_add(g, by_scale(g, divergence(g, io, &a), s->beta), terms);
+    return average(g, s, &a, terms);
+}
+
+by_tensor *by_value_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const double clip = train_or(((const by_value_spec *)user)->clip, 0.2);
+    by_tensor *logits = by_io_output(io, "logits"), *there = by_io_input(io, "value_mask");
+    if (!logits || io->labels != 1 || !there)
+        return by_graph_fail(g, "a critic classifies with one label, and the batch has a \"value_mask\"");
+    const by_dtype type = by_type(logits) == BY_F64 ? BY_F64 : BY_F32;
+    by_tensor *values =
+        by_cast(g, by_reshape(g, logits, 2, (int64_t[]){by_dim(there, 0), by_dim(there, 1)}), type);
+    by_tensor *old = train_array(g, io, "old_values", values),
+              *mask = train_array(g, io, "value_mask", values);
+    by_tensor *returns = train_array(g, io, "returns", values);
+    by_tensor *near = by_add(g, by_clamp(g, by_sub(g, values, old), -clip, clip), old);
+    by_tensor *e1 = by_sub(g, values, returns), *e2 = by_sub(g, near, returns);
+    train_keep(g, io, "values", values);
+    by_tensor *larger = by_maximum(g, by_mul(g, e1, e1), by_mul(g, e2, e2));
+    return by_scale(g, train_masked_mean(g, larger, mask), 0.5);
+}

@@ -1,0 +1,252 @@
+/* align_preferences.c - losses of preferences: DPO and its variants, KTO, CPO, SimPO, ORPO, reward models (banyan/align.h). */
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "train/align_terms.h"
+
+static const char *const dpo_names[BY_DPO_KINDS] = {
+    [BY_DPO_SIGMOID] = "sigmoid",
+    [BY_DPO_HINGE] = "hinge",
+    [BY_DPO_IPO] = "ipo",
+    [BY_DPO_ROBUST] = "robust",
+    [BY_DPO_SIGMOID_NORM] = "sigmoid_norm",
+    [BY_DPO_SPPO_HARD] = "sppo_hard",
+    [BY_DPO_APO_ZERO] = "apo_zero",
+    [BY_DPO_APO_DOWN] = "apo_down",
+    [BY_DPO_NCA_PAIR] = "nca_pair",
+    [BY_DPO_EXO_PAIR] = "exo_pair",
+    [BY_DPO_BCO_PAIR] = "bco_pair",
+    [BY_DPO_SFT] = "sft",
+};
+
+const char *by_dpo_name(by_dpo_kind kind)
+{
+    return (unsigned)kind < BY_DPO_KINDS ? dpo_names[kind] : "?";
+}
+
+bool by_dpo_find(const char *name, by_dpo_kind *out)
+{
+    for (int i = 0; i < BY_DPO_KINDS; i++)
+        if (strcmp(name, dpo_names[i]) == 0) {
+            *out = (by_dpo_kind)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- pairs ------------------------------------------------------------------------------------ */
+
+static by_tensor *chosen(by_graph *g, by_tensor *x)
+{
+    return by_slice(g, x, 0, 0, by_dim(x, 0) / 2);
+}
+
+static by_tensor *rejected(by_graph *g, by_tensor *x)
+{
+    return by_slice(g, x, 0, by_dim(x, 0) / 2, by_dim(x, 0) / 2);
+}
+
+static void check_pairs(by_graph *g, int64_t rows)
+{
+    if (rows % 2)
+        by_graph_fail(g, "%lld rows are not pairs of answers", (long long)rows);
+}
+
+static by_tensor *negative_log_sigmoid(by_graph *g, by_tensor *x, double factor)
+{
+    return by_scale(g, train_log_sigmoid(g, by_scale(g, x, factor)), -1);
+}
+
+/* -(1 - e) log sigmoid(beta x) - e log sigmoid(-beta x) */
+static by_tensor *smoothed(by_graph *g, by_tensor *x, double beta, double e)
+{
+    by_tensor *loss = negative_log_sigmoid(g, x, beta);
+    if (e == 0)
+        return loss;
+    return by_add(g, by_scale(g, loss, 1 - e), by_scale(g, negative_log_sigmoid(g, x, -beta), e));
+}
+
+static by_tensor *square(by_graph *g, by_tensor *x)
+{
+    return by_mul(g, x, x);
+}
+
+static by_tensor *sigmoid(by_graph *g, by_tensor *x, double factor)
+{
+    return by_activation(g, by_scale(g, x, factor), BY_SIGMOID);
+}
+
+/* q_w (log q_w - log(1 - e)) + q_l (log q_l - log e), q_w = sigmoid(beta d) */
+static by_tensor *exo(by_graph *g, by_tensor *d, double beta, double e)
+{
+    if (!(e > 0 && e < 1))
+        return by_graph_fail(g, "exo_pair needs label smoothing between 0 and 1");
+    by_tensor *win = train_shift(g, train_log_sigmoid(g, by_scale(g, d, beta)), -log(1 - e));
+    by_tensor *lose = train_shift(g, train_log_sigmoid(g, by_scale(g, d, -beta)), -log(e));
+    return by_add(g, by_mul(g, sigmoid(g, d, beta), win), by_mul(g, sigmoid(g, d, -beta), lose));
+}
+
+/* Differences of policy and reference, of chosen (w) and rejected (l) answers, and of their means over tokens. */
+typedef struct ratios {
+    by_tensor *w, *l, *d, *mean_d;
+} ratios;
+
+static by_tensor *dpo_losses(by_graph *g, const by_dpo_spec *s, const ratios *r)
+{
+    const double beta = train_or(s->beta, 0.1), e = s->label_smoothing;
+    switch (s->kind) {
+    case BY_DPO_HINGE:
+        return by_activation(g, train_shift(g, by_scale(g, r->d, -beta), 1), BY_RELU);
+    case BY_DPO_IPO:
+        return square(g, train_shift(g, r->mean_d, -1 / (2 * beta)));
+    case BY_DPO_ROBUST:
+        return by_scale(g,
+                        by_sub(g, by_scale(g, negative_log_sigmoid(g, r->d, beta), 1 - e),
+                               by_scale(g, negative_log_sigmoid(g, r->d, -beta), e)),
+                        1 / (1 - 2 * e));
+    case BY_DPO_SIGMOID_NORM:
+        return negative_log_sigmoid(g, r->mean_d, beta);
+    case BY_DPO_SPPO_HARD:
+        return by_add(g, square(g, train_shift(g, r->w, -0.5 / beta)),
+                      square(g, train_shift(g, r->l, 0.5 / beta)));
+    case BY_DPO_APO_ZERO: /* 1 - sigmoid(x) = sigmoid(-x) */
+        return by_add(g, sigmoid(g, r->w, -beta), sigmoid(g, r->l, beta));
+    case BY_DPO_APO_DOWN:
+        return by_add(g, sigmoid(g, r->w, beta), sigmoid(g, r->d, -beta));
+    case BY_DPO_NCA_PAIR:
+        return by_add(
+            g, negative_log_sigmoid(g, r->w, beta),
+            by_scale(g, by_add(g, negative_log_sigmoid(g, r->w, -beta), negative_log_sigmoid(g, r->l, -beta)),
+                     0.5));
+    case BY_DPO_EXO_PAIR:
+        return exo(g, r->d, beta, e);
+    case BY_DPO_BCO_PAIR:
+        return by_add(g, negative_log_sigmoid(g, r->w, beta), negative_log_sigmoid(g, r->l, -beta));
+    default:
+        return smoothed(g, r->d, beta, e);
+    }
+}
+
+by_tensor *by_dpo_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const by_dpo_spec *s = user;
+    train_answers a = train_answers_of(g, io, 1);
+    check_pairs(g, a.batch);
+    by_tensor *logps = train_answer_sums(g, &a, a.logps), *lengths = train_answer_lengths(g, &a);
+    by_tensor *ratio = by_sub(g, logps, train_array(g, io, "ref_logps", logps));
+    by_tensor *means = by_div(g, ratio, lengths);
+    ratios r = {.w = chosen(g, ratio), .l = rejected(g, ratio)};
+    r.d = by_sub(g, r.w, r.l);
+    r.mean_d = by_sub(g, chosen(g, means), rejected(g, means));
+    train_keep(g, io, "rewards", by_scale(g, ratio, train_or(s->beta, 0.1)));
+    if (s->kind == BY_DPO_SFT) { /* one mean over all tokens; a pair's own loss is that of its tokens */
+        by_tensor *w = chosen(g, logps), *n = chosen(g, lengths);
+        train_keep(g, io, "losses", by_scale(g, by_div(g, w, n), -1));
+        return by_scale(g, by_div(g, train_total(g, w), train_total(g, n)), -1);
+    }
+    by_tensor *losses = dpo_losses(g, s, &r);
+    train_keep(g, io, "losses", losses);
+    return by_mean(g, losses, 0);
+}
+
+/* ---- single answers --------------------------------------------------------------------------- */
+
+float by_kto_kl(const float *logps, const float *ref_logps, int count)
+{
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += (double)logps[i] - (double)ref_logps[i];
+    return (float)BY_MAX(count > 0 ? sum / count : 0, 0);
+}
+
+/* w (1 - sigmoid(beta z (r - kl))), z = 1 for good answers and -1 for bad ones */
+by_tensor *by_kto_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const by_kto_spec *s = user;
+    const double beta = train_or(s->beta, 0.1), good = train_or(s->desirable_weight, 1),
+                 bad = train_or(s->undesirable_weight, 1);
+    train_answers a = train_answers_of(g, io, 1);
+    by_tensor *logps = train_answer_sums(g, &a, a.logps);
+    by_tensor *ratio = by_sub(g, logps, train_array(g, io, "ref_logps", logps));
+    by_tensor *label = train_array(g, io, "label", logps);
+    by_tensor *sign = train_shift(g, by_scale(g, label, 2), -1);
+    by_tensor *weight = train_shift(g, by_scale(g, label, good - bad), bad);
+    by_tensor *over = s->unpaired ? ratio : by_sub(g, ratio, train_array(g, io, "kl", logps));
+    by_tensor *losses = by_mul(g, weight, sigmoid(g, by_mul(g, sign, over), -beta));
+    train_keep(g, io, "rewards", by_scale(g, ratio, beta));
+    train_keep(g, io, "losses", losses);
+    return by_mean(g, losses, 0);
+}
+
+/* ---- without a reference ---------------------------------------------------------------------- */
+
+/* -log of the likelihood, a mean over tokens: of the answers, or with ORPO of prompts and answers. */
+static by_tensor *likelihood(by_graph *g, by_model_io *io, by_cpo_kind kind, by_tensor *logps,
+                             by_tensor *lengths)
+{
+    by_tensor *all = by_io_input(io, "all_targets");
+    if (kind == BY_CPO_ORPO)
+        return all ? by_cross_entropy(g, by_io_output(io, "logits"), all, NULL)
+                   : by_graph_fail(g, "the batch has no array \"all_targets\"");
+    return by_scale(g, by_div(g, train_total(g, chosen(g, logps)), train_total(g, chosen(g, lengths))), -1);
+}
+
+/* log sigmoid of the log of the odds ratio, times -beta */
+static by_tensor *odds(by_graph *g, by_model_io *io, by_tensor *w, by_tensor *l, double beta)
+{
+    by_tensor *more = by_sub(g, train_log1mexp(g, w), train_log1mexp(g, l));
+    by_tensor *log_odds = by_sub(g, by_sub(g, w, l), more);
+    train_keep(g, io, "log_odds", log_odds);
+    return by_scale(g, train_log_sigmoid(g, log_odds), -beta);
+}
+
+by_tensor *by_cpo_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const by_cpo_spec *s = user;
+    const double beta = train_or(s->beta, 0.1);
+    train_answers a = train_answers_of(g, io, 1);
+    check_pairs(g, a.batch);
+    by_tensor *sums = train_answer_sums(g, &a, a.logps), *lengths = train_answer_lengths(g, &a);
+    const bool means = s->kind == BY_CPO_SIMPO || s->kind == BY_CPO_ORPO;
+    by_tensor *logps = means ? by_div(g, sums, lengths) : sums;
+    by_tensor *w = chosen(g, logps), *l = rejected(g, logps), *d = by_sub(g, w, l), *losses;
+    if (s->kind == BY_CPO_SIMPO)
+        d = train_shift(g, d, -s->gamma / beta);
+    if (s->kind == BY_CPO_ORPO)
+        losses = odds(g, io, w, l, beta);
+    else if (s->kind == BY_CPO_HINGE)
+        losses = by_activation(g, train_shift(g, by_scale(g, d, -beta), 1), BY_RELU);
+    else
+        losses = smoothed(g, d, beta, s->label_smoothing);
+    train_keep(g, io, "losses", losses);
+    train_keep(g, io, "rewards", by_scale(g, logps, beta));
+    const double alpha = s->kind == BY_CPO_ORPO ? 1 : s->alpha;
+    by_tensor *loss = by_mean(g, losses, 0);
+    if (alpha == 0)
+        return loss;
+    by_tensor *nll = likelihood(g, io, s->kind, sums, lengths);
+    train_keep(g, io, "likelihood", nll);
+    return by_add(g, loss, by_scale(g, nll, alpha));
+}
+
+/* ---- reward models ---------------------------------------------------------------------------- */
+
+by_tensor *by_reward_loss(void *user, by_graph *g, by_model_io *io)
+{
+    const by_reward_spec *s = user;
+    by_tensor *logits = by_io_output(io, "logits");
+    if (!logits || io->labels != 1)
+        return by_graph_fail(g, "a reward model classifies with one label");
+    const by_dtype type = by_type(logits) == BY_F64 ? BY_F64 : BY_F32;
+    by_tensor *rewards = by_cast(g, by_reshape(g, logits, 1, (int64_t[]){-1}), type);
+    check_pairs(g, by_dim(rewards, 0));
+    by_tensor *w = chosen(g, rewards), *l = rejected(g, rewards), *d = by_sub(g, w, l);
+    if (by_io_input(io, "margin"))
+        d = by_sub(g, d, train_array(g, io, "margin", d));
+    train_keep(g, io, "rewards", rewards);
+    by_tensor *loss = by_mean(g, negative_log_sigmoid(g, d, 1), 0);
+    if (s->center == 0)
+        return loss;
+    return by_add(g, loss, by_scale(g, by_mean(g, square(g, by_add(g, w, l)), 0), s->center));
+}

@@ -1,0 +1,37 @@
+/* align_terms.h - shared by the losses of alignment (banyan/align.h). */
+#ifndef BY_TRAIN_ALIGN_TERMS_H
+#define BY_TRAIN_ALIGN_TERMS_H
+
+#include "banyan/align.h"
+
+/* Log-probabilities of the tokens of answers. */
+typedef struct train_answers {
+    by_tensor *logps; /* (B, T), or (N) of picked positions; 0 where there is no target */
+    by_tensor *mask;  /* of the same shape and type: 1 where there is one */
+    by_tensor *rows;  /* (N): the row of the batch; NULL: they are (B, T) */
+    int64_t batch;
+} train_answers;
+/* Reads the array `targets`; returns "token_logps", "entropy" and "logps" in io. */
+train_answers train_answers_of(by_graph *g, by_model_io *io, double temperature);
+/* Sums over the tokens of each answer, (B). */
+by_tensor *train_answer_sums(by_graph *g, const train_answers *a, by_tensor *x);
+/* (B): tokens of each answer, at least 1. */
+by_tensor *train_answer_lengths(by_graph *g, const train_answers *a);
+
+/* An array of the batch in the type of `like`; an error of the graph if it is missing. */
+by_tensor *train_array(by_graph *g, const by_model_io *io, const char *name, const by_tensor *like);
+/* Makes a tensor readable under a name; it has no gradient. */
+void train_keep(by_graph *g, by_model_io *io, const char *name, by_tensor *t);
+
+by_tensor *train_total(by_graph *g, by_tensor *x);                        /* the sum of all elements */
+by_tensor *train_shift(by_graph *g, by_tensor *x, double by);             /* x + by */
+by_tensor *train_masked_mean(by_graph *g, by_tensor *x, by_tensor *mask); /* over what is not masked */
+by_tensor *train_log_sigmoid(by_graph *g, by_tensor *x);
+by_tensor *train_log1mexp(by_graph *g, by_tensor *x); /* log(1 - e^x) for x < 0 */
+
+static inline double train_or(double value, double usual)
+{
+    return value != 0 ? value : usual;
+}
+
+#endif
