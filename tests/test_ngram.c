@@ -33,11 +33,11 @@ static int remove_folder(void **state)
     return base_dir_remove(folder) == BY_OK ? 0 : -1;
 }
 
-static const char *at(const char *name) /* the last eight are valid */
+static const char *at(const char *name) /* the last sixteen are valid */
 {
-    static char paths[8][512];
+    static char paths[16][512];
     static int next;
-    char *path = paths[next++ % 8];
+    char *path = paths[next++ % 16];
     snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
     return path;
 }
@@ -69,6 +69,16 @@ static char *contents(const char *path, size_t *size)
     return text;
 }
 
+static void assert_same_files(const char *a, const char *b)
+{
+    size_t size[2];
+    char *all[2] = {contents(a, &size[0]), contents(b, &size[1])};
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(all[0], all[1], size[0]);
+    base_free(all[0]);
+    base_free(all[1]);
+}
+
 /* The same bytes whether everything fits in memory or goes through sorted runs on disk, for any number of threads. */
 static void test_budget(void **state)
 {
@@ -77,17 +87,11 @@ static void test_budget(void **state)
     write_corpus(text, 20000);
     const by_ngram_spec specs[] = {{.order = 4, .discount_fallback = true, .threads = 1},
                                    {.order = 4, .discount_fallback = true, .memory = 1, .threads = 2}};
-    const char *files[2] = {at("plain"), at("spilled")};
-    size_t size[2];
-    char *all[2];
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(train(text, specs[i], at("model"), files[i]), BY_OK);
-        all[i] = contents(files[i], &size[i]);
-    }
-    assert_int_equal(size[0], size[1]);
-    assert_memory_equal(all[0], all[1], size[0]);
-    base_free(all[0]);
-    base_free(all[1]);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            train(text, specs[i], at(i ? "spilled" : "plain"), at(i ? "spilled.arpa" : "plain.arpa")), BY_OK);
+    assert_same_files(at("plain"), at("spilled"));
+    assert_same_files(at("plain.arpa"), at("spilled.arpa"));
 }
 
 /* A model that went through an ARPA file, packed or not, gives the scores of its binary. */
@@ -99,8 +103,8 @@ static void test_files(void **state)
     assert_int_equal(
         train(text, (by_ngram_spec){.order = 3, .discount_fallback = true}, at("model"), at("a.arpa")),
         BY_OK);
-    assert_int_equal(by_ngram_convert(at("a.arpa"), at("again")), BY_OK);
-    const char *names[] = {"model", "a.arpa", "again"};
+    assert_int_equal(by_ngram_convert(at("a.arpa"), at("again.bin")), BY_OK);
+    const char *names[] = {"model", "a.arpa", "again.bin"};
     by_ngram_sum sums[3] = {0};
     for (int i = 0; i < 3; i++) {
         by_ngram *m = by_ngram_open(at(names[i]));
@@ -168,6 +172,12 @@ static void test_bad_corpora(void **state)
     expect_error(train(at("tiny"), (by_ngram_spec){.order = 11}, at("never"), NULL), BY_ERR_ARGUMENT,
                  "order 11");
     expect_error(train(at("absent"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_IO, "absent");
+    expect_error(train(at("tiny"), (by_ngram_spec){.smoothing = BY_SMOOTHING_UNKNOWN}, at("never"), NULL),
+                 BY_ERR_ARGUMENT, "smoothing");
+    expect_error(train(at("tiny"),
+                       (by_ngram_spec){.temporary = at("absent"), .discount_fallback = true, .memory = 1},
+                       at("absent/never"), NULL),
+                 BY_ERR_IO, "absent");
     expect_error(
         train(at("tiny"), (by_ngram_spec){.prune = (int[]){0, 2, 1}, .prune_count = 3}, at("never"), NULL),
         BY_ERR_ARGUMENT, "fall");
@@ -188,6 +198,19 @@ static void test_bad_arpa(void **state)
         {"\\data\\\nngram 1=1\n\\1-grams:\nx a\n\\end\\\n", "not a number"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n0.5 a\n\\end\\\n", "above 0"},
         {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n-1 a\n\\end\\\n", "listed twice"},
+        {"\\data\\\nngram 1=1\n\\1-grams:\n-1\ta b c\n\\end\\\n",
+         "a probability, a word and perhaps a weight"},
+        {"\\data\\\nngram 1=1\n\\1-grams:\n-1\n\\end\\\n", "a probability, a word and perhaps a weight"},
+        {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a x\n\\end\\\n", "not a number"},
+        {"\\data\\\nngram 2=1\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
+        {"\\data\\\nngram 1=-1\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
+        {"\\data\\\nngram 1=1x\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
+        {"\\data\\\n\\1-grams:\n-1 a\n\\end\\\n", "there are no counts"},
+        {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a a a\n\\end\\\n",
+         "too many words"},
+        {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a\n\\end\\\n", "too few words"},
+        {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\3-grams:\n-1 a a\n\\end\\\n",
+         "the next order should begin here"},
         {"\\data\\\nngram 1=99999999999\n\\1-grams:\n-1 a\n\\end\\\n", "too short"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a b\n\\end\\\n",
          "not among the unigrams"},
@@ -356,20 +379,128 @@ static void test_generate(void **state)
         train(at("corpus"), (by_ngram_spec){.order = 3, .discount_fallback = true}, at("model"), NULL),
         BY_OK);
     by_ngram *m = by_ngram_open(at("model"));
-    by_generation g[3];
+    by_generate_result r[3];
+    by_generation *g[3];
     for (int i = 0; i < 3; i++) {
         const by_generate_spec spec = {
             .max_new_tokens = 50, .ignore_eos = true, .sampling = {.temperature = 1, .seed = i < 2 ? 5 : 6}};
-        assert_int_equal(by_ngram_generate(m, NULL, 0, &spec, &g[i]), BY_OK);
-        assert_int_equal(g[i].count, 50);
-        assert_int_equal(g[i].finish, BY_FINISH_LENGTH);
-        for (int k = 0; k < g[i].count; k++)
-            assert_int_equal(by_ngram_word(m, g[i].tokens[k])[0], 'w');
+        assert_int_equal(by_ngram_generate(m, &(const int32_t *){&(int32_t){0}}, &(int){0}, 1, &spec, &r[i]),
+                         BY_OK);
+        assert_int_equal(r[i].new_tokens, 50);
+        g[i] = r[i].rows;
+        assert_int_equal(g[i]->count, 50);
+        assert_int_equal(g[i]->finish, BY_FINISH_LENGTH);
+        for (int k = 0; k < g[i]->count; k++)
+            assert_int_equal(by_ngram_word(m, g[i]->tokens[k])[0], 'w');
     }
-    assert_memory_equal(g[0].tokens, g[1].tokens, 50 * sizeof *g[0].tokens);
-    assert_memory_not_equal(g[0].tokens, g[2].tokens, 50 * sizeof *g[0].tokens);
+    assert_memory_equal(g[0]->tokens, g[1]->tokens, 50 * sizeof *g[0]->tokens);
+    assert_memory_not_equal(g[0]->tokens, g[2]->tokens, 50 * sizeof *g[0]->tokens);
     for (int i = 0; i < 3; i++)
-        by_release(g[i].tokens);
+        by_generate_result_free(&r[i]);
+    by_ngram_free(m);
+}
+
+/* A sentence, whose words are looked up together, has the scores of its words one by one. */
+static void test_sentence(void **state)
+{
+    (void)state;
+    write_corpus(at("corpus"), 2000);
+    for (int order = 1; order <= 6; order++)
+        for (int kind = 0; kind < 2; kind++) {
+            const by_ngram_spec spec = {.order = order,
+                                        .smoothing = kind ? BY_SMOOTHING_STUPID : BY_SMOOTHING_KNESER_NEY,
+                                        .discount_fallback = true};
+            assert_int_equal(train(at("corpus"), spec, at("model"), NULL), BY_OK);
+            by_ngram *m = by_ngram_open(at("model"));
+            char text[4096] = "";
+            double known = 0; /* unknown words are impossible under stupid back-off */
+            by_ngram_state s = by_ngram_begin(m);
+            for (int i = 0; i < 150; i++) {
+                char word[16];
+                snprintf(word, sizeof word, "w%d", i % 7 ? 1 + i * i % 40 : 100000 + i);
+                snprintf(text + strlen(text), sizeof text - strlen(text), "\t%s ", word);
+                const double p = by_ngram_score(m, &s, by_ngram_find(m, word, strlen(word)), &s, NULL);
+                known += i % 7 ? p : 0;
+            }
+            known += by_ngram_score(m, &s, by_ngram_find(m, "</s>", 4), NULL, NULL);
+            by_ngram_sum sum = {0};
+            assert_int_equal(by_ngram_sentence(m, text, strlen(text), &sum), BY_OK);
+            assert_int_equal(sum.words, 151);
+            assert_int_equal(sum.unknown, 22);
+            assert_true(isfinite(known) && fabs(sum.log10_known - known) < 1e-6);
+            by_ngram_free(m);
+        }
+}
+
+/* An order above the length of every sentence: contexts of <s> alone, and still distributions. */
+static void test_high_order(void **state)
+{
+    (void)state;
+    write_text(at("short"), "a b\na\nb a\n\n");
+    assert_int_equal(
+        train(at("short"), (by_ngram_spec){.order = 9, .discount_fallback = true}, at("model"), NULL), BY_OK);
+    by_ngram *m = by_ngram_open(at("model"));
+    assert_int_equal(by_ngram_order(m), 9);
+    by_ngram_state s = by_ngram_begin(m);
+    for (int32_t next = 0; next < by_ngram_words(m); next++) {
+        double sum = 0;
+        for (int32_t w = 0; w < by_ngram_words(m); w++)
+            sum += w == 1 ? 0 : pow(10, by_ngram_score(m, &s, w, NULL, NULL));
+        assert_true(fabs(sum - 1) < 1e-6);
+        by_ngram_score(m, &s, next, &s, NULL);
+    }
+    by_ngram_free(m);
+}
+
+/* Lines of tokens are texts of their own: the ends of lines are predicted. */
+static void test_lines(void **state)
+{
+    (void)state;
+    by_tokenizer *t = tok_new_bytes();
+    const char *text = at("lines");
+    by_ngram_result r;
+    write_text(text, "ab\nab\nac\n");
+    const by_ngram_spec spec = {.order = 2, .smoothing = BY_SMOOTHING_MLE, .lines = true};
+    assert_int_equal(by_ngram_train(&text, 1, t, &spec, at("model"), NULL, &r), BY_OK);
+    assert_int_equal(r.sentences, 3);
+    assert_int_equal(r.tokens, 6);
+    by_ngram *m = by_ngram_open(at("model"));
+    by_ngram_state s = by_ngram_begin(m);
+    assert_true(fabs(by_ngram_token_score(m, &s, 'a', &s)) < 1e-6);
+    assert_true(fabs(by_ngram_token_score(m, &s, 'b', &s) - log(2.0 / 3)) < 1e-6);
+    assert_true(fabs(by_ngram_token_score(m, &s, by_tokenizer_eos(t), &s)) < 1e-6);
+    by_ngram_free(m);
+    by_tokenizer_free(t);
+}
+
+/* Words of a model as the tokens of a tokenizer, also after it was saved and read as an ordinary one. */
+static void test_words_as_tokens(void **state)
+{
+    (void)state;
+    write_corpus(at("corpus"), 200);
+    assert_int_equal(
+        train(at("corpus"), (by_ngram_spec){.order = 2, .discount_fallback = true}, at("model"), NULL),
+        BY_OK);
+    by_ngram *m = by_ngram_open(at("model"));
+    by_tokenizer *t = by_ngram_tokenizer(m, NULL);
+    assert_non_null(t);
+    assert_int_equal(by_tokenizer_save(t, at("words")), BY_OK);
+    by_tokenizer *read = by_tokenizer_load(at("words"));
+    assert_non_null(read);
+    static const char line[] = " w1 w2\tnever w3\n w1";
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        int32_t *ids = by_encode(i ? read : t, line, strlen(line), &n);
+        assert_int_equal(n, 5);
+        assert_int_equal(ids[0], by_ngram_find(m, "w1", 2));
+        assert_int_equal(ids[2], by_ngram_find(m, "<unk>", 5));
+        char *back = by_decode(i ? read : t, ids, n, NULL);
+        assert_string_equal(back, "w1 w2 <unk> w3 w1");
+        by_release(ids);
+        by_release(back);
+    }
+    by_tokenizer_free(read);
+    by_tokenizer_free(t);
     by_ngram_free(m);
 }
 
@@ -381,30 +512,42 @@ static void test_folder(void **state)
     const by_ngram_spec spec = {.order = 2, .discount_fallback = true};
     write_corpus(text, 200);
     assert_int_equal(base_dir_make(dir), BY_OK);
+    assert_int_equal(base_file_write(at("dir/ngram.bin.tmp-99999999"), "x", 1), BY_OK);
     assert_int_equal(base_file_write(at("dir/ngram.bin.tmp-1"), "x", 1), BY_OK);
     assert_false(by_ngram_is(dir));
-    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, true, false, NULL), BY_OK);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, at("dir/model.arpa"), false, NULL),
+                     BY_OK);
     assert_true(by_ngram_is(dir) && by_ngram_is(at("dir/ngram.bin")) && by_ngram_is(at("dir/model.arpa")));
-    assert_false(base_file_exists(at("dir/ngram.bin.tmp-1")));
+    assert_false(base_file_exists(at("dir/ngram.bin.tmp-99999999")));
+    assert_true(base_file_exists(at("dir/ngram.bin.tmp-1"))); /* of a process that runs */
     by_ngram *m = by_ngram_open(dir);
     assert_int_equal(by_ngram_order(m), 2);
     by_ngram_free(m);
-    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, false, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, NULL, false, NULL), BY_ERR_ARGUMENT);
     assert_true(by_ngram_is(dir));
-    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, true, NULL), BY_OK);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, NULL, true, NULL), BY_OK);
     assert_int_equal(base_file_write(at("dir/config.json"), "{\"model_type\": \"gpt2\"}", 22), BY_OK);
-    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, false, true, NULL), BY_ERR_ARGUMENT);
+    assert_int_equal(by_ngram_train_folder(&text, 1, NULL, &spec, dir, NULL, true, NULL), BY_ERR_ARGUMENT);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_budget),       cmocka_unit_test(test_files),
-        cmocka_unit_test(test_sums),         cmocka_unit_test(test_bad_corpora),
-        cmocka_unit_test(test_bad_arpa),     cmocka_unit_test(test_bad_binary),
-        cmocka_unit_test(test_back_to_arpa), cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_evaluate),     cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_bad_corpora),
+        cmocka_unit_test(test_bad_arpa),
+        cmocka_unit_test(test_bad_binary),
+        cmocka_unit_test(test_back_to_arpa),
+        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_evaluate),
+        cmocka_unit_test(test_generate),
         cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_sentence),
+        cmocka_unit_test(test_high_order),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_words_as_tokens),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

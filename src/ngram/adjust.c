@@ -15,7 +15,8 @@ typedef struct adjusting {
     ngram_job *job;
     uint32_t words[BY_NGRAM_MAX_ORDER]; /* the present n-gram of the highest order, last word first */
     level levels[BY_NGRAM_MAX_ORDER];   /* of its suffixes: levels[n - 1] is that of n words */
-    bool any;
+    int prune[BY_NGRAM_MAX_ORDER];
+    bool any, raw; /* raw: counts are not adjusted */
 } adjusting;
 
 static int pruned_at(const by_ngram_spec *s, int n)
@@ -23,28 +24,30 @@ static int pruned_at(const by_ngram_spec *s, int n)
     return n == 1 || s->prune_count == 0 ? 0 : s->prune[BY_MIN(n, s->prune_count) - 1];
 }
 
-/* Sorts by context: the context from its last word to its first, then the word. */
+/* A record by context: the context from its last word to its first, then the word, then the count. Records come in the order of
+ * the last word, which sorting by the others keeps. */
 static by_status put(const adjusting *a, int n, const level *l)
 {
     ngram_job *j = a->job;
-    uint32_t record[BY_NGRAM_MAX_ORDER + 3];
-    const uint32_t pruned = l->raw <= (uint64_t)pruned_at(j->spec, n);
-    for (int i = 0; i < n; i++)
-        record[i] = a->words[i + 1 < n ? i + 1 : 0];
-    memcpy(record + n, j->spec->smoothing == BY_SMOOTHING_KNESER_NEY ? &l->adjusted : &l->raw, sizeof l->raw);
-    record[n + 2] = n > 1 && pruned;
+    const bool pruned = n > 1 && l->raw <= (uint64_t)a->prune[n - 1];
+    const uint64_t count = (a->raw ? l->raw : l->adjusted) | (pruned ? NGRAM_PRUNED : 0);
+    void *place;
+    BY_TRY(ngram_sorter_place(j->contexts[n - 1], &place));
+    uint32_t *record = place;
+    for (int i = 0; i + 1 < n; i++)
+        record[i] = a->words[i + 1];
+    record[n - 1] = a->words[0];
+    memcpy(record + n, &count, sizeof count);
     if (l->adjusted <= 4)
         j->with_count[n - 1][l->adjusted]++;
     j->result->unpruned[n - 1]++;
-    j->result->ngrams[n - 1] += !record[n + 2];
-    return ngram_sorter_add(j->contexts[n - 1], record);
+    return BY_OK;
 }
 
 /* Several <s> in front are only there to fill a context. */
 static bool is_filler(const adjusting *a, int n)
 {
-    return a->job->spec->smoothing == BY_SMOOTHING_KNESER_NEY && n > 1 && a->words[n - 1] == NGRAM_BOS &&
-           a->words[n - 2] == NGRAM_BOS;
+    return !a->raw && n > 1 && a->words[n - 1] == NGRAM_BOS && a->words[n - 2] == NGRAM_BOS;
 }
 
 /* Ends the suffixes longer than `common` words. */
@@ -76,7 +79,8 @@ static by_status adjust_all(adjusting *a)
 {
     const int order = a->job->order;
     const void *record;
-    for (;;) {
+    for (int64_t i = 0;; i++) {
+        BY_TRY(ngram_poll(a->job, i));
         BY_TRY(ngram_sorter_next(a->job->counts, &record));
         if (!record)
             return close_levels(a, 0);
@@ -124,9 +128,9 @@ static by_status find_discounts(ngram_job *j, int n)
 static by_status make_sorters(ngram_job *j)
 {
     for (int n = 1; n <= j->order; n++) {
-        j->contexts[n - 1] = ngram_sorter_new(&(ngram_sorter_spec){.words = n,
-                                                                   .record = 4 * (size_t)n + 12,
-                                                                   .budget = j->budget / 2 / (size_t)j->order,
+        j->contexts[n - 1] = ngram_sorter_new(&(ngram_sorter_spec){.words = n - 1,
+                                                                   .record = 4 * (size_t)n + 8,
+                                                                   .budget = ngram_share(j, 0.8, n),
                                                                    .threads = j->threads,
                                                                    .dir = j->dir});
         if (!j->contexts[n - 1])
@@ -137,7 +141,9 @@ static by_status make_sorters(ngram_job *j)
 
 by_status ngram_adjust(ngram_job *j)
 {
-    adjusting a = {.job = j};
+    adjusting a = {.job = j, .raw = j->spec->smoothing != BY_SMOOTHING_KNESER_NEY};
+    for (int n = 1; n <= j->order; n++)
+        a.prune[n - 1] = pruned_at(j->spec, n);
     BY_TRY(make_sorters(j));
     BY_TRY(adjust_all(&a));
     ngram_sorter_free(j->counts);

@@ -1,4 +1,4 @@
-/* arpa.c - ARPA files: n-grams as text, order by order.
+/* arpa.c - reads ARPA files: n-grams as text, order by order.
  *
  *   \data\
  *   ngram 1=5
@@ -6,7 +6,6 @@
  *   -1.25<tab>word<tab>-0.30       log10 probability, words, log10 back-off weight where there is one
  *   \end\
  */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +15,6 @@
 
 #include "base/input.h"
 #include "ngram/ngram.h"
-
-#ifdef BY_HAVE_ZLIB
-#include <zlib.h>
-#endif
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
@@ -46,7 +41,7 @@ static by_status next_line(reader *r, char **text)
         BY_TRY(base_lines_next(&r->lines, &more));
         if (!more)
             return bad(r, "the file ends before \\end\\");
-        while (r->lines.size && isspace((unsigned char)r->lines.text[r->lines.size - 1]))
+        while (r->lines.size && ngram_is_space(r->lines.text[r->lines.size - 1]))
             r->lines.text[--r->lines.size] = '\0';
         if (r->lines.size)
             break;
@@ -117,7 +112,7 @@ static by_status read_unigram(reader *r, char *text)
     BY_TRY(read_values(r, probability, weight, values));
     if (strcasecmp(word, "<unk>") == 0)
         word = "<unk>";
-    BY_TRY(ngram_words_add(&r->words, word, strlen(word), &id));
+    BY_TRY(ngram_words_add(&r->words, word, strlen(word), ngram_words_hash(word, strlen(word)), &id));
     if (id >= NGRAM_SPECIAL && id < before)
         return bad(r, "a word is listed twice");
     memcpy(r->unigrams[id], values, sizeof values);
@@ -223,153 +218,4 @@ by_status ngram_arpa_read(const char *path, const char *binary, ngram_image *out
         ngram_image_abort(&r.image);
     *out = r.image;
     return s;
-}
-
-/* ---- writing ------------------------------------------------------------------------------------------ */
-
-typedef struct writer {
-    base_writer plain;
-#ifdef BY_HAVE_ZLIB
-    gzFile packed;
-#endif
-    const char *path;
-    char *temp;
-    base_buf buffer;
-} writer;
-
-static by_status flush(writer *w)
-{
-    by_status s = w->buffer.failed ? base_fail(BY_ERR_MEMORY, "out of memory") : BY_OK;
-#ifdef BY_HAVE_ZLIB
-    if (s == BY_OK && w->packed && gzwrite(w->packed, w->buffer.data, (unsigned)w->buffer.size) <= 0 &&
-        w->buffer.size)
-        s = base_fail(BY_ERR_IO, "%s: %s", w->temp, strerror(errno));
-    if (s == BY_OK && !w->packed)
-        s = base_writer_put(&w->plain, w->buffer.data, w->buffer.size);
-#else
-    if (s == BY_OK)
-        s = base_writer_put(&w->plain, w->buffer.data, w->buffer.size);
-#endif
-    w->buffer.size = 0;
-    return s;
-}
-
-static by_status open_writer(writer *w)
-{
-    const char *path = w->path;
-    const size_t stem = base_input_stem(path);
-    const bool packs = stem != strlen(path);
-    if (packs && strcmp(path + stem, ".gz") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: ARPA files are written plain or as .gz", path);
-#ifdef BY_HAVE_ZLIB
-    if (packs) {
-        w->temp = base_sprintf("%s.tmp-%ld", path, (long)getpid());
-        w->packed = w->temp ? gzopen(w->temp, "wb6") : NULL;
-        return w->packed ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", path, strerror(errno));
-    }
-#else
-    if (packs)
-        return base_fail(BY_ERR_UNSUPPORTED, "%s: this program was built without zlib", path);
-#endif
-    return base_writer_open(&w->plain, path);
-}
-
-static by_status close_writer(writer *w, by_status s)
-{
-#ifdef BY_HAVE_ZLIB
-    if (w->packed) {
-        if (gzclose(w->packed) != Z_OK && s == BY_OK)
-            s = base_fail(BY_ERR_IO, "%s: %s", w->path, strerror(errno));
-        if (s == BY_OK)
-            s = base_rename(w->temp, w->path);
-        else
-            unlink(w->temp);
-    } else
-#endif
-        if (s == BY_OK)
-        s = base_writer_finish(&w->plain);
-    else
-        base_writer_abort(&w->plain);
-    base_free(w->temp);
-    base_buf_free(&w->buffer);
-    return s;
-}
-
-/* A number to nine digits, which give the same float again. */
-static void put_number(base_buf *b, float value)
-{
-    static const double powers[] = {1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
-    const double size = fabs((double)value);
-    if (size == 0) { /* never -0 */
-        base_buf_puts(b, "0");
-        return;
-    }
-    if (size >= 100 || size < 1e-4) {
-        base_buf_printf(b, "%.9g", (double)value);
-        return;
-    }
-    int digits = 7;
-    for (double bound = 10; size < bound && digits < 12; bound /= 10)
-        digits++;
-    uint64_t n = (uint64_t)(size * powers[digits - 7] + 0.5);
-    char text[24], *at = text + sizeof text;
-    while (digits && n % 10 == 0) {
-        n /= 10;
-        digits--;
-    }
-    for (int i = 0; n || i <= digits; n /= 10, i++) {
-        if (i == digits && digits)
-            *--at = '.';
-        *--at = (char)('0' + n % 10);
-    }
-    if (value < 0)
-        *--at = '-';
-    base_buf_put(b, at, (size_t)(text + sizeof text - at));
-}
-
-static by_status write_order(writer *w, const ngram_listing *l, int n)
-{
-    const ngram_entry *e;
-    base_buf *b = &w->buffer;
-    base_buf_printf(b, "\\%d-grams:\n", n);
-    BY_TRY(l->begin(l->user, n));
-    for (;;) {
-        BY_TRY(l->next(l->user, n, &e));
-        if (!e)
-            break;
-        put_number(b, BY_MAX(e->probability, -99));
-        for (int i = 0; i < n; i++) {
-            base_buf_put(b, i ? " " : "\t", 1);
-            base_buf_puts(b, l->text + l->starts[e->words[i]]);
-        }
-        if (n < l->order) {
-            base_buf_put(b, "\t", 1);
-            put_number(b, BY_MAX(e->backoff, -99));
-        }
-        base_buf_put(b, "\n", 1);
-        if (b->size > 1 << 16)
-            BY_TRY(flush(w));
-    }
-    base_buf_puts(b, "\n");
-    return flush(w);
-}
-
-by_status ngram_arpa_write(const char *path, const ngram_listing *l)
-{
-    writer w = {.path = path};
-    by_status s = open_writer(&w);
-    if (s != BY_OK) {
-        base_free(w.temp);
-        return s;
-    }
-    base_buf_puts(&w.buffer, "\\data\\\n");
-    for (int n = 1; n <= l->order; n++)
-        base_buf_printf(&w.buffer, "ngram %d=%lld\n", n, (long long)l->counts[n - 1]);
-    base_buf_puts(&w.buffer, "\n");
-    for (int n = 1; n <= l->order && s == BY_OK; n++)
-        s = write_order(&w, l, n);
-    base_buf_puts(&w.buffer, "\\end\\\n");
-    if (s == BY_OK)
-        s = flush(&w);
-    return close_writer(&w, s);
 }

@@ -31,87 +31,75 @@ static by_status check(const by_ngram_spec *s)
     return BY_OK;
 }
 
-static by_status fill(ngram_job *j, ngram_image *m)
-{
-    const void *record;
-    for (int n = 1; n <= j->order; n++) {
-        BY_TRY(ngram_spool_rewind(&j->entries[n - 1]));
-        for (;;) {
-            BY_TRY(ngram_spool_next(&j->entries[n - 1], &record));
-            if (!record)
-                break;
-            const ngram_entry *e = record;
-            BY_TRY(ngram_image_put(m, n, e->words, e->probability, e->backoff));
-        }
-    }
-    return BY_OK;
-}
-
-static by_status write_binary(ngram_job *j, const char *path)
-{
-    ngram_image m;
-    int64_t counts[BY_NGRAM_MAX_ORDER] = {0};
-    for (int n = 0; n < j->order; n++)
-        counts[n] = j->entries[n].count;
-    const ngram_traits traits = {.smoothing = j->spec->smoothing,
-                                 .tokens = j->tokenizer ? by_tokenizer_vocab_size(j->tokenizer) : 0,
-                                 .eos = j->tokenizer ? by_tokenizer_eos(j->tokenizer) : -1};
-    by_status s = ngram_image_make(&m, path, j->vocabulary, j->order, counts, traits);
-    if (s == BY_OK)
-        s = fill(j, &m);
-    if (s == BY_OK)
-        s = ngram_image_finish(&m);
-    ngram_image_abort(&m);
-    return s;
-}
-
 static by_status begin_order(void *user, int n)
 {
     return ngram_spool_rewind(&((ngram_job *)user)->entries[n - 1]);
 }
 
-static by_status next_entry(void *user, int n, const ngram_entry **out)
+static by_status next_entries(void *user, int n, const void **entries, size_t *count)
 {
-    const void *record;
-    BY_TRY(ngram_spool_next(&((ngram_job *)user)->entries[n - 1], &record));
-    *out = record;
-    return BY_OK;
+    return ngram_spool_next(&((ngram_job *)user)->entries[n - 1], entries, count);
 }
 
 static by_status write_arpa(ngram_job *j, const char *path)
 {
     ngram_listing l = {.order = j->order,
+                       .threads = j->threads,
                        .text = j->vocabulary->text,
                        .starts = j->vocabulary->starts,
+                       .text_bytes = j->vocabulary->size,
+                       .words = j->vocabulary->count,
                        .begin = begin_order,
-                       .next = next_entry,
+                       .next = next_entries,
                        .user = j};
-    for (int n = 0; n < j->order; n++)
-        l.counts[n] = j->entries[n].count;
+    memcpy(l.counts, j->result->ngrams, sizeof l.counts);
     return ngram_arpa_write(path, &l);
 }
 
-static void say(const ngram_job *j, const char *stage)
+/* The shares of a stage leave room for the sorter that is being sorted, which takes its memory twice. */
+size_t ngram_share(const ngram_job *j, double share, int n)
 {
-    if (j->spec->progress)
-        j->spec->progress(j->spec->user, stage, j->result->tokens);
+    const size_t words = ngram_words_bytes(j->vocabulary);
+    const double left =
+        (double)(j->budget > words ? BY_MAX(j->budget - words, j->budget / 4) : j->budget / 4);
+    double all = 0, own = 0;
+    for (int i = 1; i <= j->order; i++) {
+        const double bytes = (double)(j->result->unpruned[i - 1] + 1) * (i + 2);
+        all += bytes;
+        own = i == n ? bytes : own;
+    }
+    return (size_t)(left * share * own / all);
+}
+
+by_status ngram_report(const ngram_job *j, int64_t done)
+{
+    const by_ngram_spec *s = j->spec;
+    if (s->progress)
+        s->progress(s->user, j->stage, done);
+    return s->cancelled && s->cancelled(s->user)
+               ? base_fail(BY_ERR_CANCELLED, "interrupted while %s", j->stage)
+               : BY_OK;
+}
+
+static by_status begin_stage(ngram_job *j, const char *stage)
+{
+    j->stage = stage;
+    return ngram_report(j, 0);
 }
 
 static by_status run(ngram_job *j, const char *const *files, int count, const char *binary, const char *arpa)
 {
-    say(j, "counting");
+    BY_TRY(begin_stage(j, "counting words"));
     BY_TRY(ngram_count(j, files, count));
-    say(j, "adjusting");
+    BY_TRY(begin_stage(j, "adjusting counts"));
     BY_TRY(ngram_adjust(j));
-    say(j, "estimating");
+    BY_TRY(begin_stage(j, "estimating"));
     BY_TRY(ngram_interpolate(j));
     j->result->words = (int)j->vocabulary->count;
-    for (int n = 0; n < j->order; n++)
-        j->result->ngrams[n] = j->entries[n].count;
-    say(j, "writing");
+    BY_TRY(begin_stage(j, "writing"));
     if (arpa)
         BY_TRY(write_arpa(j, arpa));
-    return binary ? write_binary(j, binary) : BY_OK;
+    return binary ? ngram_image_write(j, binary) : BY_OK;
 }
 
 static void close_job(ngram_job *j)
@@ -120,6 +108,7 @@ static void close_job(ngram_job *j)
     for (int n = 0; n < BY_NGRAM_MAX_ORDER; n++) {
         ngram_sorter_free(j->contexts[n]);
         ngram_sorter_free(j->suffixes[n]);
+        ngram_sorter_free(j->hashed[n]);
         ngram_spool_free(&j->backoffs[n]);
         ngram_spool_free(&j->entries[n]);
     }
@@ -133,7 +122,7 @@ static const char *temporary_of(const by_ngram_spec *s)
 
 const char *by_smoothing_name(by_smoothing s)
 {
-    static const char *const names[] = {"kneser-ney", "add-k", "stupid", "mle", "unknown"};
+    static const char *const names[] = {"kneser-ney", "add-k", "stupid-backoff", "mle", "unknown"};
     return names[(unsigned)s < BY_COUNT(names) ? s : BY_SMOOTHING_UNKNOWN];
 }
 
@@ -163,9 +152,14 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
                    .order = spec->order ? spec->order : USUAL_ORDER,
                    .budget = spec->memory ? BY_MAX(spec->memory, (size_t)1 << 20) : (size_t)1 << 30,
                    .threads = spec->threads > 0 ? spec->threads : base_cores(),
+                   .lists = arpa != NULL,
+                   .hashes = binary != NULL,
                    .vocabulary = &words};
     const double begin = base_seconds();
-    *j.result = (by_ngram_result){0};
+    *j.result = (by_ngram_result){.order = j.order};
+    for (int i = 0; i < 2; i++)
+        if (i ? arpa : binary)
+            ngram_remove_leftovers(i ? arpa : binary);
     by_status s = ngram_words_make(&words);
     if (s == BY_OK)
         s = run(&j, files, count, binary, arpa);

@@ -8,48 +8,70 @@
 #include "ngram/ngram.h"
 
 static const char magic[8] = {'b', 'y', 'n', 'g', 'r', 'a', 'm', '\n'};
-enum { VERSION = 2 };
+enum {
+    VERSION = 3,
+    BEHIND = 1024 /* slots behind the homes of a table at most, for keys that find theirs taken */
+};
 
 static uint64_t aligned(uint64_t n)
 {
     return (n + 15) & ~(uint64_t)15;
 }
 
-static uint64_t slots_for(uint64_t count)
+static uint64_t homes_for(uint64_t count)
 {
     return count + count / 2 + 1;
 }
 
-/* Sizes and places; everything else is zero. */
-static ngram_header layout(const ngram_words *w, int order, const int64_t *counts, ngram_traits traits)
+/* Homes and what lies behind them; the last slot stays free. */
+static uint64_t slots_for(uint64_t count)
 {
-    ngram_header h = {.version = VERSION,
-                      .order = (uint32_t)order,
-                      .words = w->count,
-                      .missing = traits.smoothing == BY_SMOOTHING_STUPID ? (float)log10(NGRAM_STUPID) : 0,
-                      .smoothing = traits.smoothing,
-                      .tokens = (uint32_t)traits.tokens,
-                      .eos = traits.eos};
-    uint64_t at = aligned(sizeof h);
-    memcpy(h.magic, magic, sizeof magic);
-    for (int n = 0; n < order; n++) {
-        h.counts[n] = n ? (uint64_t)counts[n] : w->count;
-        h.slots[n] = n ? slots_for(h.counts[n]) : w->count;
-        h.at[n] = at;
-        at = aligned(at + h.slots[n] * (n ? sizeof(ngram_slot) : sizeof(ngram_value)));
-    }
-    h.starts = at;
-    h.text = aligned(at + (uint64_t)w->count * sizeof(uint64_t));
-    h.text_bytes = w->size;
-    h.index = aligned(h.text + w->size);
-    h.index_slots = slots_for(w->count);
-    at = aligned(h.index + h.index_slots * sizeof(uint32_t));
+    return homes_for(count) + BY_MIN(count, BEHIND) + 1;
+}
+
+/* The tables of the orders above 1, and behind them the first words. */
+static uint64_t place_tables(ngram_header *h, uint64_t at)
+{
+    const int order = (int)h->order;
     for (int n = 1; n < order; n++) {
-        h.firsts[n] = at;
-        at = aligned(at + h.slots[n] * sizeof(uint32_t));
+        h->homes[n] = homes_for(h->counts[n]);
+        h->slots[n] = slots_for(h->counts[n]);
+        h->at[n] = at;
+        at = aligned(at + h->slots[n] * sizeof(ngram_slot));
+        h->firsts[n] = n + 1 < order ? at : 0;
+        at = n + 1 < order ? aligned(at + h->slots[n] * sizeof(uint32_t)) : at;
     }
-    h.bytes = at;
-    return h;
+    return at;
+}
+
+by_status ngram_image_layout(ngram_header *h, const ngram_words *w, int order, const int64_t *counts,
+                             ngram_traits traits)
+{
+    *h = (ngram_header){.version = VERSION,
+                        .order = (uint32_t)order,
+                        .words = w->count,
+                        .missing = traits.smoothing == BY_SMOOTHING_STUPID ? (float)log10(NGRAM_STUPID) : 0,
+                        .smoothing = traits.smoothing,
+                        .tokens = (uint32_t)traits.tokens,
+                        .eos = traits.eos,
+                        .tokenizer = traits.tokenizer};
+    memcpy(h->magic, magic, sizeof magic);
+    for (int n = 0; n < order; n++)
+        h->counts[n] = n ? (uint64_t)counts[n] : w->count;
+    h->at[0] = aligned(sizeof *h);
+    h->slots[0] = h->homes[0] = w->count;
+    h->starts = aligned(h->at[0] + (uint64_t)w->count * sizeof(ngram_value));
+    h->text = aligned(h->starts + (uint64_t)w->count * sizeof(uint64_t));
+    h->text_bytes = w->size;
+    h->index = aligned(h->text + w->size);
+    h->index_homes = homes_for(w->count);
+    h->index_slots = slots_for(w->count);
+    h->bytes = place_tables(h, aligned(h->index + h->index_slots * sizeof(ngram_word_slot)));
+    for (int n = 1; n < order; n++)
+        if (h->slots[n] >= UINT32_MAX)
+            return base_fail(BY_ERR_UNSUPPORTED, "%llu n-grams of order %d are more than a model can have",
+                             (unsigned long long)h->counts[n], n + 1);
+    return BY_OK;
 }
 
 static by_status map_file(ngram_image *m, const char *path, size_t bytes, void **at)
@@ -67,42 +89,38 @@ static by_status map_file(ngram_image *m, const char *path, size_t bytes, void *
     return *at != MAP_FAILED ? BY_OK : base_fail(BY_ERR_IO, "%s: %s", path, strerror(full ? full : errno));
 }
 
-static void copy_words(ngram_header *h, const ngram_words *w)
+by_status ngram_image_copy_words(const ngram_header *h, const ngram_words *w, char *to)
 {
-    char *base = (char *)h;
-    uint64_t *starts = (uint64_t *)(base + h->starts);
-    uint32_t *index = (uint32_t *)(base + h->index);
-    memcpy(base + h->text, w->text, w->size);
+    ngram_word_slot *index = (ngram_word_slot *)(void *)(to + (h->index - h->starts));
+    memcpy(to, w->starts, w->count * sizeof *w->starts);
+    memcpy(to + (h->text - h->starts), w->text, w->size);
     for (uint32_t i = 0; i < w->count; i++) {
         const char *name = ngram_words_name(w, i);
-        starts[i] = w->starts[i];
-        uint64_t at = base_hash(name, strlen(name), 0) % h->index_slots;
-        while (index[at])
-            at = at + 1 < h->index_slots ? at + 1 : 0;
-        index[at] = i + 1;
+        const uint64_t hash = ngram_words_hash(name, strlen(name));
+        uint64_t at = ngram_home(h->index_homes, hash);
+        while (at < h->index_slots && index[at].id)
+            at++;
+        if (at + 1 >= h->index_slots)
+            return base_fail(BY_ERR_FORMAT, "the hashes of words are too near to each other");
+        index[at] = (ngram_word_slot){.id = i + 1, .tag = (uint32_t)hash, .start = w->starts[i]};
     }
+    return BY_OK;
 }
 
 by_status ngram_image_make(ngram_image *m, const char *path, const ngram_words *w, int order,
                            const int64_t *counts, ngram_traits traits)
 {
-    const ngram_header h = layout(w, order, counts, traits);
+    ngram_header h;
     void *at = MAP_FAILED;
     *m = (ngram_image){0};
-    for (int n = 0; n < order; n++)
-        if (h.slots[n] >= UINT32_MAX)
-            return base_fail(BY_ERR_UNSUPPORTED, "%llu n-grams of order %d are more than a model can have",
-                             (unsigned long long)h.counts[n], n + 1);
+    BY_TRY(ngram_image_layout(&h, w, order, counts, traits));
     if (path)
         BY_TRY(map_file(m, path, h.bytes, &at));
-    else
-        at = mmap(NULL, h.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        return base_fail(BY_ERR_MEMORY, "no memory for a model of %llu bytes", (unsigned long long)h.bytes);
+    else if (!(at = ngram_big_alloc(h.bytes)))
+        return BY_ERR_MEMORY;
     m->header = at;
     *m->header = h;
-    copy_words(m->header, w);
-    return BY_OK;
+    return ngram_image_copy_words(m->header, w, (char *)at + h.starts);
 }
 
 void ngram_image_abort(ngram_image *m)
@@ -133,45 +151,64 @@ by_status ngram_image_finish(ngram_image *m)
 
 /* ---- filling --------------------------------------------------------------------------------------- */
 
-static ngram_value *value_of(const ngram_image *m, int n, const uint32_t *words, bool make)
+/* The key of words, the first one first. */
+static uint64_t key_of(const uint32_t *words, int n)
 {
-    ngram_header *h = m->header;
-    char *base = (char *)h;
-    if (n == 1)
-        return (ngram_value *)(base + h->at[0]) + words[0];
     uint64_t key = 0;
     for (int i = n - 1; i >= 0; i--)
         key = ngram_key(key, words[i]);
-    key += key == 0;
-    ngram_slot *s = ngram_slot_of((ngram_slot *)(base + h->at[n - 1]), h->slots[n - 1], key);
-    if (!make)
-        return s->key ? &s->value : NULL;
-    if (s->key) /* twice the same n-gram, or two with one key */
-        return NULL;
-    s->key = key;
-    ((uint32_t *)(base + h->firsts[n - 1]))[s - (ngram_slot *)(base + h->at[n - 1])] = words[0];
-    return &s->value;
+    return key + (key == 0);
+}
+
+static ngram_slot *table_of(const ngram_image *m, int n)
+{
+    return (ngram_slot *)(void *)((char *)m->header + m->header->at[n - 1]);
+}
+
+static ngram_value *find(const ngram_image *m, int n, const uint32_t *words)
+{
+    if (n == 1)
+        return (ngram_value *)(void *)((char *)m->header + m->header->at[0]) + words[0];
+    ngram_slot *s = ngram_slot_of(table_of(m, n), m->header->homes[n - 1], key_of(words, n));
+    return s->key ? &s->value : NULL;
+}
+
+static by_status make(const ngram_image *m, int n, const uint32_t *words, ngram_value value)
+{
+    const ngram_header *h = m->header;
+    const uint64_t key = key_of(words, n);
+    ngram_slot *table = table_of(m, n), *s = ngram_slot_of(table, h->homes[n - 1], key);
+    const uint64_t at = (uint64_t)(s - table);
+    if (s->key) /* or two n-grams with one key, which does not happen */
+        return base_fail(BY_ERR_FORMAT, "an n-gram of order %d is listed twice", n);
+    if (at + 1 >= h->slots[n - 1])
+        return base_fail(BY_ERR_FORMAT, "the keys of order %d are too near to each other", n);
+    *s = (ngram_slot){key, value};
+    if (n == (int)h->order)
+        s->value.weight = words[0];
+    else
+        ((uint32_t *)(void *)((char *)m->header + h->firsts[n - 1]))[at] = words[0];
+    return BY_OK;
 }
 
 by_status ngram_image_put(ngram_image *m, int n, const uint32_t *words, float probability, float weight)
 {
-    ngram_value *context = n > 1 ? value_of(m, n - 1, words, false) : NULL;
-    ngram_value *suffix = n > 1 ? value_of(m, n - 1, words + 1, false) : NULL;
-    if (n > 1 && (!context || !suffix))
+    ngram_value value;
+    memcpy(&value.probability, &probability, 4);
+    memcpy(&value.weight, &weight, 4);
+    value.probability &= ~NGRAM_EXTENDS;
+    value.weight &= ~NGRAM_BEGINS;
+    if (n == 1) {
+        *find(m, 1, words) = value;
+        return BY_OK;
+    }
+    ngram_value *context = find(m, n - 1, words), *suffix = find(m, n - 1, words + 1);
+    if (!context || !suffix)
         return base_fail(BY_ERR_FORMAT, "an n-gram of order %d is listed without its %s", n,
                          context ? "suffix" : "context");
-    ngram_value *v = value_of(m, n, words, true);
-    if (!v)
-        return base_fail(BY_ERR_FORMAT, "an n-gram of order %d is listed twice", n);
-    uint32_t bits[2];
-    memcpy(&bits[0], &probability, 4);
-    memcpy(&bits[1], &weight, 4);
-    v->probability = bits[0] & 0x7fffffffu;
-    v->weight = bits[1] & ~1u;
-    if (n > 1) {
-        context->weight |= 1u;
-        suffix->probability |= 0x80000000u;
-    }
+    BY_TRY(make(m, n, words, value));
+    context->weight |= NGRAM_BEGINS;
+    suffix->probability |= NGRAM_EXTENDS;
     return BY_OK;
 }
 
@@ -182,6 +219,20 @@ static bool lies_within(uint64_t at, uint64_t count, uint64_t size, uint64_t byt
     return at % 4 == 0 && at <= bytes && count <= (bytes - at) / size;
 }
 
+/* The last slot of a table is free: every search ends. */
+static bool check_table(const ngram_header *h, uint32_t n, size_t bytes)
+{
+    if (h->at[n] % 8 != 0 || h->slots[n] == 0 || h->slots[n] >= UINT32_MAX ||
+        !lies_within(h->at[n], h->slots[n], n ? sizeof(ngram_slot) : sizeof(ngram_value), bytes))
+        return false;
+    if (n == 0)
+        return h->slots[0] == h->words;
+    const ngram_slot *table = (const ngram_slot *)(const void *)((const char *)h + h->at[n]);
+    return h->homes[n] >= 1 && h->homes[n] < h->slots[n] && h->counts[n] < h->slots[n] &&
+           (n + 1 == h->order || lies_within(h->firsts[n], h->slots[n], 4, bytes)) &&
+           table[h->slots[n] - 1].key == 0;
+}
+
 /* Places and sizes of a file from outside. */
 by_status ngram_image_check(const ngram_header *h, size_t bytes)
 {
@@ -189,17 +240,21 @@ by_status ngram_image_check(const ngram_header *h, size_t bytes)
     if (!good)
         return base_fail(BY_ERR_FORMAT, "not an n-gram model");
     if (h->version != VERSION)
-        return base_fail(BY_ERR_UNSUPPORTED, "version %u of the format is not known", h->version);
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "version %u of the format is not known; convert the ARPA file again, or estimate the "
+            "model again",
+            h->version);
     good = h->order >= 1 && h->order <= BY_NGRAM_MAX_ORDER && h->bytes == bytes &&
            h->words >= NGRAM_SPECIAL && h->smoothing <= BY_SMOOTHING_UNKNOWN &&
            (h->tokens == 0 || h->words == h->tokens + NGRAM_SPECIAL) && h->eos >= -1 &&
            (h->eos < 0 || (uint32_t)h->eos < h->tokens) && lies_within(h->starts, h->words, 8, bytes) &&
            h->starts % 8 == 0 && h->text_bytes > 0 && lies_within(h->text, h->text_bytes, 1, bytes) &&
-           h->index_slots > h->words && lies_within(h->index, h->index_slots, 4, bytes);
+           h->index % 8 == 0 && h->index_homes >= 1 && h->index_homes < h->index_slots &&
+           h->index_homes < UINT32_MAX &&
+           lies_within(h->index, h->index_slots, sizeof(ngram_word_slot), bytes);
     for (uint32_t n = 0; n < h->order && good; n++)
-        good = h->at[n] % 8 == 0 && lies_within(h->at[n], h->slots[n], n ? 16 : 8, bytes) &&
-               (n == 0 || lies_within(h->firsts[n], h->slots[n], 4, bytes)) &&
-               (n ? h->slots[n] > h->counts[n] : h->slots[n] == h->words) && h->slots[n] < UINT32_MAX;
+        good = check_table(h, n, bytes);
     if (good)
         good = ((const char *)h + h->text)[h->text_bytes - 1] == '\0';
     return good ? BY_OK : base_fail(BY_ERR_FORMAT, "the header is damaged");
@@ -216,26 +271,35 @@ static uint64_t inverse(uint64_t a)
     return x;
 }
 
+/* The first word of the n-gram in a slot. */
+static uint32_t first_of(const ngram_header *h, int n, const ngram_slot *table, const ngram_slot *s)
+{
+    if (n == (int)h->order)
+        return s->value.weight;
+    return ((const uint32_t *)(const void *)((const char *)h + h->firsts[n - 1]))[s - table];
+}
+
 /* The key of an n-gram is a one-to-one function of its first word and the key of the rest. */
 bool ngram_image_words(const ngram_header *h, int n, uint64_t slot, uint32_t *words)
 {
-    const char *base = (const char *)h;
-    uint64_t key = ((const ngram_slot *)(base + h->at[n - 1]))[slot].key;
+    const uint64_t spread = inverse(NGRAM_SPREAD), mix = inverse(NGRAM_MIX);
+    union {
+        const void *from;
+        char *base; /* tables are only read */
+    } image = {h};
+    uint64_t key = ((const ngram_slot *)(void *)(image.base + h->at[n - 1]))[slot].key;
     for (int i = 0; i + 1 < n; i++) {
         const int left = n - i; /* words that the key stands for */
-        union {
-            const void *from;
-            ngram_slot *table; /* only read */
-        } at = {base + h->at[left - 1]};
-        const ngram_slot *s = ngram_slot_of(at.table, h->slots[left - 1], key);
+        ngram_slot *table = (ngram_slot *)(void *)(image.base + h->at[left - 1]);
+        const ngram_slot *s = ngram_slot_of(table, h->homes[left - 1], key);
         if (!s->key)
             return false;
-        words[i] = ((const uint32_t *)(base + h->firsts[left - 1]))[s - at.table];
+        words[i] = first_of(h, left, table, s);
         if (words[i] >= h->words)
             return false;
-        key = key * inverse(NGRAM_SPREAD) ^ ((uint64_t)words[i] + 1) * NGRAM_MIX;
+        key = key * spread ^ ((uint64_t)words[i] + 1) * NGRAM_MIX;
     }
-    words[n - 1] = (uint32_t)((key * inverse(NGRAM_SPREAD)) * inverse(NGRAM_MIX)) - 1;
+    words[n - 1] = (uint32_t)(key * spread * mix) - 1;
     return words[n - 1] < h->words;
 }
 
@@ -246,28 +310,32 @@ static by_status begin_order(void *user, int n)
     return BY_OK;
 }
 
-static void take_values(ngram_image_walk *w, const ngram_value *v)
+/* The n-gram in a slot, as an ngram_entry. */
+static by_status take(const ngram_header *h, int n, uint64_t slot, uint32_t *entry)
 {
-    const uint32_t bits[2] = {v->probability | 0x80000000u, v->weight & ~1u};
-    memcpy(w->now, bits, sizeof bits);
+    const char *table = (const char *)h + h->at[n - 1];
+    ngram_value v;
+    memcpy(&v,
+           n > 1 ? &((const ngram_slot *)(const void *)table)[slot].value : (const void *)(table + 8 * slot),
+           8);
+    entry[0] = v.probability;
+    entry[1] = n == (int)h->order && n > 1 ? 0 : v.weight;
+    entry[2] = (uint32_t)slot;
+    return n == 1 || ngram_image_words(h, n, slot, entry + 2)
+               ? BY_OK
+               : base_fail(BY_ERR_FORMAT, "the tables are damaged");
 }
 
-static by_status next_entry(void *user, int n, const ngram_entry **out)
+static by_status next_entries(void *user, int n, const void **entries, size_t *count)
 {
     ngram_image_walk *w = user;
     const ngram_header *h = w->header;
-    const char *table = (const char *)h + h->at[n - 1];
-    *out = NULL;
-    while (n > 1 && w->at < h->slots[n - 1] && !((const ngram_slot *)table)[w->at].key)
-        w->at++;
-    if (w->at >= h->slots[n - 1])
-        return BY_OK;
-    take_values(w, n > 1 ? &((const ngram_slot *)table)[w->at].value : (const ngram_value *)table + w->at);
-    w->now[2] = (uint32_t)w->at;
-    if (n > 1 && !ngram_image_words(h, n, w->at, w->now + 2))
-        return base_fail(BY_ERR_FORMAT, "the tables are damaged");
-    w->at++;
-    *out = (const ngram_entry *)(const void *)w->now;
+    const ngram_slot *table = (const ngram_slot *)(const void *)((const char *)h + h->at[n - 1]);
+    *entries = w->now;
+    *count = 0;
+    for (; w->at < h->slots[n - 1] && *count < NGRAM_WALK; w->at++)
+        if (n == 1 || table[w->at].key)
+            BY_TRY(take(h, n, w->at, w->now + (*count)++ * ((size_t)n + 2)));
     return BY_OK;
 }
 
@@ -275,10 +343,13 @@ ngram_listing ngram_image_listing(ngram_image_walk *w)
 {
     const ngram_header *h = w->header;
     ngram_listing l = {.order = (int)h->order,
+                       .threads = 1,
                        .text = (const char *)h + h->text,
-                       .starts = (const uint64_t *)((const char *)h + h->starts),
+                       .starts = (const uint64_t *)(const void *)((const char *)h + h->starts),
+                       .text_bytes = h->text_bytes,
+                       .words = h->words,
                        .begin = begin_order,
-                       .next = next_entry,
+                       .next = next_entries,
                        .user = w};
     for (int n = 0; n < l.order; n++)
         l.counts[n] = (int64_t)h->counts[n];

@@ -32,14 +32,18 @@ static double discount(const group *g, uint64_t count)
     return count ? g->job->result->discounts[g->n - 1][BY_MIN(count, 3) - 1] : 0;
 }
 
+/* Records come in the order of contexts: sorting them by the word brings them into suffix order. */
 static by_status put_suffix(const group *g, uint32_t word, double u, double gamma)
 {
-    uint32_t record[BY_NGRAM_MAX_ORDER + 2];
     const float values[2] = {(float)u, (float)gamma};
+    void *place;
+    BY_TRY(ngram_sorter_place(g->job->suffixes[g->n - 1], &place));
+    uint32_t *record = place;
     record[0] = word;
-    memcpy(record + 1, g->context, (size_t)(g->n - 1) * sizeof *record);
+    for (int i = 1; i < g->n; i++)
+        record[i] = g->context[i - 1];
     memcpy(record + g->n, values, sizeof values);
-    return ngram_sorter_add(g->job->suffixes[g->n - 1], record);
+    return BY_OK;
 }
 
 static float log_of(double p)
@@ -47,12 +51,14 @@ static float log_of(double p)
     return p > 0 ? (float)log10(p) : NGRAM_NEVER;
 }
 
-static by_status put_backoff(const group *g, double gamma)
+/* The lowest bit of the weight says whether a longer n-gram begins with the context, as in the binary. */
+static by_status put_backoff(const group *g, double gamma, bool longer)
 {
-    uint32_t record[BY_NGRAM_MAX_ORDER + 1];
+    uint32_t record[BY_NGRAM_MAX_ORDER + 1], bits;
     const float value = log_of(gamma);
+    memcpy(&bits, &value, sizeof bits);
     memcpy(record, g->context, (size_t)(g->n - 1) * sizeof *record);
-    memcpy(record + g->n - 1, &value, sizeof value);
+    record[g->n - 1] = (bits & ~1u) | longer;
     return ngram_spool_put(&g->job->backoffs[g->n - 2], record);
 }
 
@@ -96,7 +102,7 @@ static by_status close_relative(group *g)
     if (g->n == 1)
         BY_TRY(put_unseen(g, g->unknown, 0));
     g->count = 0;
-    return g->n > 1 ? put_backoff(g, ngram_relative_weight(g->job, g->n - 1, total)) : BY_OK;
+    return g->n > 1 ? put_backoff(g, ngram_relative_weight(g->job, g->n - 1, total), true) : BY_OK;
 }
 
 static by_status close_group(group *g)
@@ -104,9 +110,11 @@ static by_status close_group(group *g)
     if (g->job->spec->smoothing != BY_SMOOTHING_KNESER_NEY)
         return close_relative(g);
     double total = 0, left = 0;
+    bool kept = false;
     for (size_t i = 0; i < g->count; i++) {
         total += (double)g->list[i].count;
         left += g->list[i].pruned ? (double)g->list[i].count : discount(g, g->list[i].count);
+        kept = kept || !g->list[i].pruned;
     }
     for (size_t i = 0; i < g->count; i++)
         if (!g->list[i].pruned)
@@ -117,7 +125,7 @@ static by_status close_group(group *g)
     if (g->n == 1)
         BY_TRY(put_unseen(g, 0, g->left));
     g->count = 0;
-    return g->n > 1 ? put_backoff(g, g->left) : BY_OK;
+    return g->n > 1 ? put_backoff(g, g->left, kept) : BY_OK;
 }
 
 static by_status add_follower(group *g, const uint32_t *record)
@@ -132,8 +140,9 @@ static by_status add_follower(group *g, const uint32_t *record)
     }
     follower *f = &g->list[g->count++];
     f->word = record[g->n - 1];
-    f->pruned = record[g->n + 2] != 0;
     memcpy(&f->count, record + g->n, sizeof f->count);
+    f->pruned = (f->count & NGRAM_PRUNED) != 0;
+    f->count &= ~NGRAM_PRUNED;
     return BY_OK;
 }
 
@@ -141,7 +150,8 @@ static by_status group_all(group *g)
 {
     const size_t bytes = (size_t)(g->n - 1) * sizeof *g->context;
     const void *record;
-    for (;;) {
+    for (int64_t i = 0;; i++) {
+        BY_TRY(ngram_poll(g->job, i));
         BY_TRY(ngram_sorter_next(g->job->contexts[g->n - 1], &record));
         if (g->count && (!record || memcmp(g->context, record, bytes) != 0))
             BY_TRY(close_group(g));
@@ -155,15 +165,14 @@ static by_status group_all(group *g)
 static by_status contexts_of_order(ngram_job *j, int n)
 {
     group g = {.job = j, .n = n};
-    j->suffixes[n - 1] = ngram_sorter_new(&(ngram_sorter_spec){.words = n,
+    j->suffixes[n - 1] = ngram_sorter_new(&(ngram_sorter_spec){.words = 1,
                                                                .record = 4 * (size_t)n + 8,
-                                                               .budget = j->budget / 2 / (size_t)j->order,
+                                                               .budget = ngram_share(j, 0.8, n),
                                                                .threads = j->threads,
                                                                .dir = j->dir});
     if (!j->suffixes[n - 1])
         return base_error_status();
-    BY_TRY(
-        ngram_spool_make(&j->backoffs[n - 1], 4 * (size_t)n + 4, j->budget / 8 / (size_t)j->order, j->dir));
+    BY_TRY(ngram_spool_make(&j->backoffs[n - 1], 4 * (size_t)n + 4, ngram_share(j, 0.1, n), j->dir));
     by_status s = group_all(&g);
     base_free(g.list);
     ngram_sorter_free(j->contexts[n - 1]);
@@ -173,11 +182,17 @@ static by_status contexts_of_order(ngram_job *j, int n)
 
 /* ---- in suffix order: p ------------------------------------------------------------------------------- */
 
+/* Weights of the contexts of one order, as they come out of their spool. */
+typedef struct weights {
+    const uint32_t *at, *end; /* words, log10 gamma */
+} weights;
+
 typedef struct walk {
     ngram_job *job;
-    const uint32_t *next[BY_NGRAM_MAX_ORDER];   /* records to come, NULL at the end: words, u, gamma */
-    const uint32_t *weight[BY_NGRAM_MAX_ORDER]; /* words, log10 gamma */
-    uint32_t words[BY_NGRAM_MAX_ORDER];         /* the present n-gram, last word first */
+    const uint32_t *next[BY_NGRAM_MAX_ORDER + 1]; /* records to come, NULL at the end: words, u, gamma */
+    weights weights[BY_NGRAM_MAX_ORDER];
+    uint32_t words[BY_NGRAM_MAX_ORDER]; /* the present n-gram, last word first */
+    int64_t count;
 } walk;
 
 static by_status advance(walk *w, int n)
@@ -190,9 +205,16 @@ static by_status advance(walk *w, int n)
 
 static by_status advance_weight(walk *w, int n)
 {
-    const void *record;
-    BY_TRY(ngram_spool_next(&w->job->backoffs[n - 1], &record));
-    w->weight[n - 1] = record;
+    weights *x = &w->weights[n - 1];
+    const void *records;
+    size_t count;
+    if (x->at != x->end)
+        x->at += n + 1;
+    if (x->at != x->end)
+        return BY_OK;
+    BY_TRY(ngram_spool_next(&w->job->backoffs[n - 1], &records, &count));
+    x->at = count ? records : NULL;
+    x->end = count ? x->at + count * ((size_t)n + 1) : NULL;
     return BY_OK;
 }
 
@@ -205,13 +227,16 @@ static int compare(const uint32_t *a, const uint32_t *b, int n)
 }
 
 /* Weights of contexts that were pruned themselves are passed over. */
-static by_status find_weight(walk *w, int n, float *out)
+static by_status find_weight(walk *w, int n, uint32_t *bits)
 {
-    *out = 0;
-    while (w->weight[n - 1] && compare(w->weight[n - 1], w->words, n) < 0)
+    weights *x = &w->weights[n - 1];
+    *bits = 0;
+    if (n == w->job->order)
+        return BY_OK;
+    while (x->at && compare(x->at, w->words, n) < 0)
         BY_TRY(advance_weight(w, n));
-    if (w->weight[n - 1] && compare(w->weight[n - 1], w->words, n) == 0)
-        memcpy(out, w->weight[n - 1] + n, sizeof *out);
+    if (x->at && compare(x->at, w->words, n) == 0)
+        *bits = x->at[n];
     return BY_OK;
 }
 
@@ -227,16 +252,22 @@ static double lowest(const ngram_job *j, double gamma, uint32_t word)
 
 static by_status emit(walk *w, int n, double p)
 {
-    union {
-        ngram_entry entry;
-        uint32_t space[BY_NGRAM_MAX_ORDER + 2];
-    } e;
-    e.entry.probability = log_of(BY_MIN(p, 1));
-    BY_TRY(find_weight(w, n, &e.entry.backoff));
-    e.space[1] &= ~1u; /* as the binary stores it: all files of a model have the same numbers */
+    ngram_job *j = w->job;
+    uint32_t entry[BY_NGRAM_MAX_ORDER + 2]; /* an ngram_entry */
+    const float probability = log_of(BY_MIN(p, 1));
+    const bool extends = n < j->order && w->next[n] && compare(w->next[n], w->words, n) == 0;
+    BY_TRY(ngram_poll(j, w->count++));
+    memcpy(&entry[0], &probability, sizeof probability);
+    entry[0] = (entry[0] & ~NGRAM_EXTENDS) | (extends ? NGRAM_EXTENDS : 0);
+    BY_TRY(find_weight(w, n, &entry[1]));
+    j->result->ngrams[n - 1]++;
+    if (j->hashes && n > 1)
+        BY_TRY(ngram_hash_put(j, n, w->words, (ngram_value){entry[0], entry[1]}));
+    if (!j->lists && n > 1)
+        return BY_OK;
     for (int i = 0; i < n; i++)
-        e.space[2 + i] = w->words[n - 1 - i];
-    return ngram_spool_put(&w->job->entries[n - 1], &e);
+        entry[2 + i] = w->words[n - 1 - i];
+    return ngram_spool_put(&j->entries[n - 1], entry);
 }
 
 /* All n-grams that end with the present one, which has n - 1 words and probability p. */
@@ -259,8 +290,9 @@ static by_status walk_longer(walk *w, int n, double lower)
 static by_status make_entries(ngram_job *j)
 {
     for (int n = 1; n <= j->order; n++)
-        BY_TRY(ngram_spool_make(&j->entries[n - 1], 4 * (size_t)n + 8, j->budget / 4 / (size_t)j->order,
-                                j->dir));
+        BY_TRY(ngram_spool_make(&j->entries[n - 1], 4 * (size_t)n + 8, ngram_share(j, 0.15, n), j->dir));
+    for (int n = 2; n <= j->order && j->hashes; n++)
+        BY_TRY(ngram_hash_make(j, n, ngram_share(j, 0.3, n)));
     return BY_OK;
 }
 
@@ -275,5 +307,11 @@ by_status ngram_interpolate(ngram_job *j)
         BY_TRY(advance(&w, n));
         BY_TRY(advance_weight(&w, n));
     }
-    return walk_longer(&w, 1, 0);
+    BY_TRY(walk_longer(&w, 1, 0));
+    for (int n = 1; n <= j->order; n++) {
+        ngram_sorter_free(j->suffixes[n - 1]);
+        j->suffixes[n - 1] = NULL;
+        ngram_spool_free(&j->backoffs[n - 1]);
+    }
+    return BY_OK;
 }

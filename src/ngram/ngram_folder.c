@@ -1,4 +1,8 @@
 /* ngram_folder.c - n-gram models as files and directories (banyan/ngram.h). */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/input.h"
@@ -6,7 +10,6 @@
 #include "ngram/ngram.h"
 
 #define BINARY "ngram.bin"
-#define ARPA   "model.arpa"
 #define CONFIG "config.json"
 static const char family[] = "ngram";
 
@@ -50,6 +53,37 @@ bool by_ngram_is(const char *path)
     return is;
 }
 
+/* "text.arpa.tmp-123" of a process 123 that is no more. */
+static bool is_leftover(const char *name, const char *of)
+{
+    const size_t n = strlen(of);
+    char *end;
+    if (strncmp(name, of, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
+        return false;
+    const long pid = strtol(name + n + 5, &end, 10);
+    return pid > 0 && (*end == '\0' || *end == '.') && pid != (long)getpid() && kill((pid_t)pid, 0) != 0 &&
+           errno == ESRCH;
+}
+
+void ngram_remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *dir = slash ? base_sprintf("%.*s", (int)BY_MAX(slash - path, 1), path) : base_strdup(".");
+    DIR *d = dir ? opendir(dir) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *one = is_leftover(e->d_name, name) ? base_path_join(dir, e->d_name) : NULL;
+        if (one && base_dir_exists(one))
+            base_dir_remove(one);
+        else if (one)
+            unlink(one);
+        base_free(one);
+    }
+    if (d)
+        closedir(d);
+    base_free(dir);
+    base_error_clear();
+}
+
 char *ngram_file_of(const char *path)
 {
     return base_dir_exists(path) ? base_path_join(path, BINARY) : base_strdup(path);
@@ -60,6 +94,7 @@ char *ngram_file_of(const char *path)
 static by_status to_binary(const char *from, const char *to)
 {
     ngram_image image = {0};
+    ngram_remove_leftovers(to);
     by_status s = ngram_arpa_read(from, to, &image);
     if (s == BY_OK)
         s = ngram_image_finish(&image);
@@ -74,8 +109,147 @@ static by_status to_arpa(const char *from, const char *to)
         return base_error_status();
     ngram_image_walk walk = {.header = ngram_model_header(m)};
     const ngram_listing l = ngram_image_listing(&walk);
+    ngram_remove_leftovers(to);
     by_status s = ngram_arpa_write(to, &l);
     by_ngram_free(m);
+    return s;
+}
+
+/* ---- directories ------------------------------------------------------------------------------------- */
+
+/* What config.json says. */
+typedef struct description {
+    int order;
+    by_smoothing smoothing;
+    double k;
+    bool tokens;
+    int vocabulary;
+} description;
+
+static by_status write_config(const char *dir, const description *d)
+{
+    cJSON *json = cJSON_CreateObject();
+    char *path = base_path_join(dir, CONFIG);
+    const bool ok =
+        json && path && base_json_put(json, "model_type", cJSON_CreateString(family)) &&
+        base_json_put(json, "order", cJSON_CreateNumber(d->order)) &&
+        base_json_put(json, "smoothing", cJSON_CreateString(by_smoothing_name(d->smoothing))) &&
+        (d->smoothing != BY_SMOOTHING_ADD_K || base_json_put(json, "k", cJSON_CreateNumber(d->k))) &&
+        base_json_put(json, "units", cJSON_CreateString(d->tokens ? "tokens" : "words")) &&
+        base_json_put(json, "vocab_size", cJSON_CreateNumber(d->vocabulary));
+    by_status s = ok ? base_json_write(path, json) : BY_ERR_MEMORY;
+    cJSON_Delete(json);
+    base_free(path);
+    return s;
+}
+
+/* Whether dir holds what is no n-gram model: its name, or NULL. */
+static const char *find_other(const char *dir)
+{
+    static const char *const names[] = {CONFIG, "owned.json",        "last",
+                                        "best", "model.safetensors", "pytorch_model.bin"};
+    const char *found = NULL;
+    for (int i = 0; i < BY_COUNT(names) && !found; i++) {
+        char *path = base_path_join(dir, names[i]);
+        found = path && access(path, F_OK) == 0 ? names[i] : NULL;
+        base_free(path);
+    }
+    return found;
+}
+
+static by_status prepare(const char *dir, bool overwrite)
+{
+    static const char *const names[] = {BINARY, CONFIG};
+    BY_TRY(base_dir_make(dir));
+    if (is_folder(dir) && !overwrite)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s: holds an n-gram model already; overwrite it, or choose another directory", dir);
+    const char *other = is_folder(dir) ? NULL : find_other(dir);
+    if (other)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s: holds a model that is not an n-gram model (%s); choose another directory", dir,
+                         other);
+    base_error_clear();
+    for (int i = 0; i < BY_COUNT(names); i++) {
+        char *path = base_path_join(dir, names[i]);
+        if (path)
+            ngram_remove_leftovers(path);
+        base_free(path);
+    }
+    return BY_OK;
+}
+
+/* The binary, which is complete, takes its place; from the removal of an old config.json until the new one is written the
+ * directory is no model. */
+static by_status place(const char *dir, const char *fresh, const by_tokenizer *t, const description *d)
+{
+    char *config = base_path_join(dir, CONFIG), *binary = base_path_join(dir, BINARY);
+    by_status s = config && binary ? BY_OK : BY_ERR_MEMORY;
+    if (s == BY_OK && unlink(config) != 0 && errno != ENOENT)
+        s = base_fail(BY_ERR_IO, "%s: %s", config, strerror(errno));
+    if (s == BY_OK)
+        s = base_rename(fresh, binary);
+    if (s == BY_OK && t)
+        s = by_tokenizer_save(t, dir);
+    if (s == BY_OK)
+        s = write_config(dir, d);
+    base_free(config);
+    base_free(binary);
+    return s;
+}
+
+/* Where a binary is made before it takes its place: a name that is removed if its process is no more. */
+static char *fresh_name(const char *dir)
+{
+    return base_sprintf("%s/" BINARY ".tmp-%ld", dir, (long)getpid());
+}
+
+/* After a failure nothing is left, not even a directory that was made for the model. */
+static void clear(by_status s, const char *dir, bool there, char *fresh)
+{
+    if (fresh)
+        unlink(fresh);
+    if (s != BY_OK && !there)
+        rmdir(dir);
+    base_free(fresh);
+}
+
+by_status by_ngram_train_folder(const char *const *files, int count, const by_tokenizer *t,
+                                const by_ngram_spec *spec, const char *dir, const char *arpa, bool overwrite,
+                                by_ngram_result *result)
+{
+    by_ngram_result unused;
+    if (!dir || !spec)
+        return base_fail_missing(spec ? "directory" : "by_ngram_spec");
+    result = result ? result : &unused;
+    const bool there = base_dir_exists(dir);
+    BY_TRY(prepare(dir, overwrite));
+    char *fresh = fresh_name(dir);
+    by_status s = fresh ? by_ngram_train(files, count, t, spec, fresh, arpa, result) : BY_ERR_MEMORY;
+    const description d = {.order = result->order,
+                           .smoothing = spec->smoothing,
+                           .k = spec->k,
+                           .tokens = t != NULL,
+                           .vocabulary = t ? by_tokenizer_vocab_size(t) : result->words};
+    if (s == BY_OK)
+        s = place(dir, fresh, t, &d);
+    clear(s, dir, there, fresh);
+    return s;
+}
+
+static by_status to_folder(const char *from, const char *dir)
+{
+    const bool there = base_dir_exists(dir);
+    BY_TRY(prepare(dir, false));
+    char *fresh = fresh_name(dir);
+    by_status s = fresh ? to_binary(from, fresh) : BY_ERR_MEMORY;
+    by_ngram *m = s == BY_OK ? by_ngram_open(fresh) : NULL;
+    const description d = {
+        .order = by_ngram_order(m), .smoothing = by_ngram_smoothing(m), .vocabulary = by_ngram_words(m)};
+    by_ngram_free(m);
+    if (s == BY_OK)
+        s = m ? place(dir, fresh, NULL, &d) : base_error_status();
+    clear(s, dir, there, fresh);
     return s;
 }
 
@@ -88,90 +262,5 @@ by_status by_ngram_convert(const char *from, const char *to)
     if (base_dir_exists(from) || ngram_is_binary(from))
         return base_fail(BY_ERR_ARGUMENT, "%s is a binary already; an ARPA file ends with .arpa or .arpa.gz",
                          from);
-    return to_binary(from, to);
-}
-
-/* ---- directories ------------------------------------------------------------------------------------- */
-
-static by_status write_config(const char *dir, const by_tokenizer *t, const by_ngram_spec *spec,
-                              const by_ngram_result *r)
-{
-    cJSON *json = cJSON_CreateObject();
-    char *path = base_path_join(dir, CONFIG);
-    const bool ok =
-        json && path && base_json_put(json, "model_type", cJSON_CreateString(family)) &&
-        base_json_put(json, "order", cJSON_CreateNumber(spec->order ? spec->order : 3)) &&
-        base_json_put(json, "smoothing", cJSON_CreateString(by_smoothing_name(spec->smoothing))) &&
-        (spec->smoothing != BY_SMOOTHING_ADD_K || base_json_put(json, "k", cJSON_CreateNumber(spec->k))) &&
-        base_json_put(json, "units", cJSON_CreateString(t ? "tokens" : "words")) &&
-        base_json_put(json, "vocab_size",
-                      cJSON_CreateNumber(t ? by_tokenizer_vocab_size(t) : (double)r->words));
-    by_status s = ok ? base_json_write(path, json) : BY_ERR_MEMORY;
-    cJSON_Delete(json);
-    base_free(path);
-    return s;
-}
-
-/* Removes what an interrupted call has left: "ngram.bin.tmp-123". */
-static void remove_leftovers(const char *dir)
-{
-    char **paths = NULL;
-    int count = 0;
-    static const char *const patterns[] = {BINARY ".tmp-*", ARPA ".tmp-*", CONFIG ".tmp-*"};
-    for (int k = 0; k < BY_COUNT(patterns); k++) {
-        char *pattern = base_path_join(dir, patterns[k]);
-        if (pattern && base_glob(pattern, &paths, &count) == BY_OK)
-            for (int i = 0; i < count; i++)
-                unlink(paths[i]);
-        base_paths_free(paths, count);
-        paths = NULL;
-        count = 0;
-        base_free(pattern);
-    }
-    base_error_clear();
-}
-
-/* A directory that is about to get a model is none until it has it. */
-static by_status prepare(const char *dir, bool overwrite)
-{
-    BY_TRY(base_dir_make(dir));
-    char *config = base_path_join(dir, CONFIG);
-    by_status s = config ? BY_OK : BY_ERR_MEMORY;
-    if (config && base_file_exists(config)) {
-        if (!is_folder(dir))
-            s = base_fail(BY_ERR_ARGUMENT,
-                          "%s: holds a model that is not an n-gram model; choose another directory", dir);
-        else if (!overwrite)
-            s = base_fail(BY_ERR_ARGUMENT,
-                          "%s: holds an n-gram model already; overwrite it, or choose another directory",
-                          dir);
-        else
-            unlink(config);
-    }
-    base_free(config);
-    if (s == BY_OK)
-        remove_leftovers(dir);
-    return s;
-}
-
-by_status by_ngram_train_folder(const char *const *files, int count, const by_tokenizer *t,
-                                const by_ngram_spec *spec, const char *dir, bool arpa, bool overwrite,
-                                by_ngram_result *result)
-{
-    by_ngram_result unused;
-    if (!dir || !spec)
-        return base_fail_missing(spec ? "directory" : "by_ngram_spec");
-    result = result ? result : &unused;
-    BY_TRY(prepare(dir, overwrite));
-    char *binary = base_path_join(dir, BINARY), *text = arpa ? base_path_join(dir, ARPA) : NULL;
-    by_status s = binary && (text || !arpa) ? BY_OK : BY_ERR_MEMORY;
-    if (s == BY_OK)
-        s = by_ngram_train(files, count, t, spec, binary, text, result);
-    if (s == BY_OK && t)
-        s = by_tokenizer_save(t, dir);
-    if (s == BY_OK)
-        s = write_config(dir, t, spec, result);
-    base_free(binary);
-    base_free(text);
-    return s;
+    return base_input_ends(to, ".bin") ? to_binary(from, to) : to_folder(from, to);
 }

@@ -12,9 +12,10 @@ struct by_ngram {
     ngram_slot *tables[BY_NGRAM_MAX_ORDER]; /* never written */
     const uint64_t *starts;
     const char *text;
-    const uint32_t *index;
-    base_map map;      /* of a binary */
-    ngram_image image; /* made of an ARPA file */
+    const ngram_word_slot *index;
+    by_ngram_state begin; /* after <s> */
+    base_map map;         /* of a binary */
+    ngram_image image;    /* made of an ARPA file */
 };
 
 static void attach(by_ngram *m, const void *data)
@@ -29,27 +30,28 @@ static void attach(by_ngram *m, const void *data)
         m->tables[n] = (ngram_slot *)(at.to + h->at[n]);
     m->starts = (const uint64_t *)(at.to + h->starts);
     m->text = at.to + h->text;
-    m->index = (const uint32_t *)(at.to + h->index);
+    m->index = (const ngram_word_slot *)(at.to + h->index);
 }
 
-/* Damage that would lead outside of the file: starts of words, ids in the index, tables without a free slot. */
+/* Models of relative frequencies list contexts of several <s>. */
+static void find_begin(by_ngram *m)
+{
+    for (uint32_t i = 1; i < m->header->order; i++)
+        by_ngram_score(m, &m->begin, NGRAM_BOS, &m->begin, NULL);
+}
+
+/* Damage that would lead outside of the file: starts of words, which lie one after the other, and ids in the index. */
 static by_status check_contents(const by_ngram *m)
 {
     const ngram_header *h = m->header;
-    bool good = true;
-    uint64_t free = 0;
-    for (uint32_t i = 0; i < h->words; i++)
-        good = good && m->starts[i] < h->text_bytes;
-    for (uint64_t i = 0; i < h->index_slots; i++) {
-        good = good && m->index[i] <= h->words;
-        free += m->index[i] == 0;
+    bool good = m->starts[0] == 0 && m->index[h->index_slots - 1].id == 0;
+    for (uint32_t i = 0; i < h->words && good; i++) {
+        const uint64_t end = i + 1 < h->words ? m->starts[i + 1] : h->text_bytes;
+        good = m->starts[i] < end && end <= h->text_bytes && m->text[end - 1] == '\0';
     }
-    for (uint32_t n = 1; n < h->order && good && free; n++) {
-        free = 0;
-        for (uint64_t i = 0; i < h->slots[n] && !free; i++)
-            free += m->tables[n][i].key == 0;
-    }
-    return good && free ? BY_OK : base_fail(BY_ERR_FORMAT, "the tables are damaged");
+    for (uint64_t i = 0; i < h->index_slots && good; i++)
+        good = m->index[i].id <= h->words && m->index[i].start < h->text_bytes;
+    return good ? BY_OK : base_fail(BY_ERR_FORMAT, "the tables are damaged");
 }
 
 static by_status open_into(by_ngram *m, const char *path)
@@ -57,12 +59,15 @@ static by_status open_into(by_ngram *m, const char *path)
     if (!ngram_is_binary(path)) {
         BY_TRY(ngram_arpa_read(path, NULL, &m->image));
         attach(m, m->image.header);
+        find_begin(m);
         return BY_OK;
     }
     BY_TRY(base_map_open(&m->map, path));
     BY_TRY(ngram_image_check((const ngram_header *)m->map.data, m->map.size));
     attach(m, m->map.data);
-    return check_contents(m);
+    BY_TRY(check_contents(m));
+    find_begin(m);
+    return BY_OK;
 }
 
 by_ngram *by_ngram_open(const char *path)
@@ -140,85 +145,102 @@ const char *by_ngram_word(const by_ngram *m, int32_t id)
     return m && id >= 0 && (uint32_t)id < m->header->words ? m->text + m->starts[id] : NULL;
 }
 
-int32_t by_ngram_find(const by_ngram *m, const char *word, size_t bytes)
+void ngram_fetch_word(const by_ngram *m, uint64_t hash)
 {
-    if (!m || (!word && bytes))
-        return NGRAM_UNK;
-    const ngram_header *h = m->header;
-    uint64_t at = base_hash(word, bytes, 0) % h->index_slots;
-    for (; m->index[at]; at = at + 1 < h->index_slots ? at + 1 : 0) {
-        const uint64_t start = m->starts[m->index[at] - 1];
-        const char *name = m->text + start;
-        if (bytes < h->text_bytes - start && memcmp(name, word, bytes) == 0 && name[bytes] == '\0')
-            return (int32_t)(m->index[at] - 1);
+    __builtin_prefetch(m->index + ngram_home(m->header->index_homes, hash));
+}
+
+void ngram_fetch_name(const by_ngram *m, uint64_t hash)
+{
+    __builtin_prefetch(m->text + m->index[ngram_home(m->header->index_homes, hash)].start);
+}
+
+uint32_t ngram_find_hashed(const by_ngram *m, const char *word, size_t n, uint64_t hash)
+{
+    const ngram_word_slot *s = m->index + ngram_home(m->header->index_homes, hash);
+    const uint64_t end = m->header->text_bytes;
+    for (; s->id; s++) {
+        const char *name = m->text + s->start;
+        if (s->tag == (uint32_t)hash && n < end - s->start && memcmp(name, word, n) == 0 && name[n] == '\0')
+            return s->id - 1;
     }
     return NGRAM_UNK;
 }
 
-/* ---- queries ---------------------------------------------------------------------------------------- */
-
-static float probability_of(const ngram_value *v)
+int32_t by_ngram_find(const by_ngram *m, const char *word, size_t bytes)
 {
-    const uint32_t bits = v->probability | 0x80000000u;
-    float p;
-    memcpy(&p, &bits, 4);
-    return p;
+    if (!m || (!word && bytes))
+        return NGRAM_UNK;
+    return (int32_t)ngram_find_hashed(m, word, bytes, ngram_words_hash(word, bytes));
 }
 
-static float weight_of(const ngram_value *v)
+/* ---- queries ---------------------------------------------------------------------------------------- */
+
+void ngram_fetch(const by_ngram *m, const uint32_t *last, uint64_t *keys)
 {
-    const uint32_t bits = v->weight & ~1u;
-    float b;
-    memcpy(&b, &bits, 4);
-    return b;
+    const ngram_header *h = m->header;
+    uint64_t key = ngram_key(0, *last);
+    for (uint32_t n = 1; n < h->order; n++) {
+        key = ngram_key(key, last[-(int)n]);
+        keys[n - 1] = key;
+        __builtin_prefetch(m->tables[n] + ngram_home(h->homes[n], key));
+    }
+}
+
+/* Stupid back-off: contexts that are not listed have a weight too, and nothing may be forgotten. */
+static int keep_all(const ngram_header *h, const by_ngram_state *from, int n, by_ngram_state *to)
+{
+    const int keep = BY_MIN(from->length + 1, (int)h->order - 1);
+    for (int i = n; i < keep; i++)
+        to->backoffs[i] = h->missing;
+    return keep;
+}
+
+double ngram_look_up(const by_ngram *m, const by_ngram_state *from, uint32_t word, const uint64_t *keys,
+                     by_ngram_state *to, int *matched)
+{
+    const ngram_header *h = m->header;
+    const int most = BY_MIN(from->length, (int)h->order - 1);
+    ngram_value v = m->unigrams[word];
+    uint64_t key = ngram_key(0, word);
+    int n = 1, length = v.weight & NGRAM_BEGINS && h->order > 1;
+    to->backoffs[0] = ngram_weight(v);
+    while (n <= most && v.probability & NGRAM_EXTENDS) {
+        key = keys ? keys[n - 1] : ngram_key(key, (uint32_t)from->words[n - 1]);
+        const ngram_slot *s = ngram_slot_of(m->tables[n], h->homes[n], key + (key == 0));
+        if (!s->key)
+            break;
+        v = s->value;
+        if (++n == (int)h->order)
+            break;
+        to->backoffs[n - 1] = ngram_weight(v);
+        length = v.weight & NGRAM_BEGINS ? n : length;
+    }
+    double sum = (double)ngram_probability(v);
+    for (int i = n - 1; i < from->length; i++)
+        sum += (double)from->backoffs[i];
+    if (h->missing < 0)
+        length = keep_all(h, from, n, to);
+    to->length = length;
+    to->words[0] = (int32_t)word;
+    for (int i = 1; i < length; i++)
+        to->words[i] = from->words[i - 1];
+    if (matched)
+        *matched = n;
+    return sum <= (double)NGRAM_NEVER ? -INFINITY : sum;
 }
 
 double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word, by_ngram_state *next,
                       int *matched)
 {
+    by_ngram_state to;
     if (!m || !state)
         return NAN;
-    const ngram_header *h = m->header;
-    const by_ngram_state from = *state;
-    const int order = (int)h->order, keep = from.length + 1 < order ? from.length + 1 : order - 1;
-    word = (uint32_t)word < h->words ? word : NGRAM_UNK;
-    const ngram_value *v = &m->unigrams[word];
-    uint64_t key = ngram_key(0, (uint32_t)word);
-    by_ngram_state to = {.length = 0};
-    float p = probability_of(v);
-    int n = 1;
-    for (;; n++) {
-        if (n < order) {
-            to.backoffs[n - 1] = weight_of(v);
-            to.length = v->weight & 1 ? n : to.length;
-        }
-        if (n > from.length || n == order || !(v->probability & 0x80000000u))
-            break;
-        key = ngram_key(key, (uint32_t)from.words[n - 1]);
-        const ngram_slot *s = ngram_slot_of(m->tables[n], h->slots[n], key + (key == 0));
-        if (!s->key)
-            break;
-        v = &s->value;
-        p = probability_of(v);
-    }
-    double sum = (double)p;
-    for (int i = n - 1; i < from.length; i++)
-        sum += (double)from.backoffs[i];
-    if (sum <= (double)NGRAM_NEVER)
-        sum = -INFINITY;
-    if (h->missing < 0) { /* contexts that are not listed have a weight too: nothing may be forgotten */
-        for (int i = n; i < keep; i++)
-            to.backoffs[i] = h->missing;
-        to.length = keep;
-    }
-    if (matched)
-        *matched = n;
-    if (next) {
-        for (int i = 0; i < to.length; i++)
-            to.words[i] = i ? from.words[i - 1] : word;
+    const double p = ngram_look_up(m, state, (uint32_t)word < m->header->words ? (uint32_t)word : NGRAM_UNK,
+                                   NULL, &to, matched);
+    if (next)
         *next = to;
-    }
-    return sum;
+    return p;
 }
 
 bool by_ngram_entry(const by_ngram *m, const int32_t *words, int count, double *probability, double *weight)
@@ -231,13 +253,13 @@ bool by_ngram_entry(const by_ngram *m, const int32_t *words, int count, double *
         for (int i = count - 1; i >= 0; i--)
             key = ngram_key(key, (uint32_t)words[i]);
         const ngram_slot *s =
-            ngram_slot_of(m->tables[count - 1], m->header->slots[count - 1], key + (key == 0));
+            ngram_slot_of(m->tables[count - 1], m->header->homes[count - 1], key + (key == 0));
         if (!s->key)
             return false;
         v = &s->value;
     }
-    *probability = (double)probability_of(v);
-    *weight = (double)weight_of(v);
+    *probability = (double)ngram_probability(*v);
+    *weight = count == (int)m->header->order && count > 1 ? 0 : (double)ngram_weight(*v);
     return true;
 }
 
@@ -249,9 +271,5 @@ by_ngram_state by_ngram_nothing(const by_ngram *m)
 
 by_ngram_state by_ngram_begin(const by_ngram *m)
 {
-    by_ngram_state s = {.length = 0};
-    for (uint32_t i = 1; m && i < m->header->order;
-         i++) /* models of relative frequencies list contexts of several <s> */
-        by_ngram_score(m, &s, NGRAM_BOS, &s, NULL);
-    return s;
+    return m ? m->begin : (by_ngram_state){.length = 0};
 }

@@ -1,9 +1,32 @@
-/* spool.c - temporary files, and records that are written once and read in order (see ngram.h). */
+/* spool.c - large memory, temporary files, and records that are written once and read in order (see ngram.h). */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ngram/ngram.h"
+
+void *ngram_big_alloc(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        base_fail(BY_ERR_MEMORY, "out of memory for %zu bytes", bytes);
+        return NULL;
+    }
+    madvise(memory, bytes, MADV_HUGEPAGE); /* advice that may be refused */
+    return memory;
+}
+
+void ngram_big_free(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
+void ngram_big_forget(void *memory, size_t bytes)
+{
+    madvise(memory, bytes, MADV_DONTNEED);
+}
 
 FILE *ngram_temporary(const char *dir)
 {
@@ -26,11 +49,12 @@ by_status ngram_temporary_fail(const char *dir)
                      errno ? strerror(errno) : "cannot be read back");
 }
 
+enum { CHUNK = 1 << 15 }; /* records */
+
 by_status ngram_spool_make(ngram_spool *s, size_t record, size_t budget, const char *dir)
 {
     *s = (ngram_spool){.record = record, .budget = budget, .dir = dir};
-    s->at = base_alloc(record);
-    return s->at ? BY_OK : BY_ERR_MEMORY;
+    return BY_OK;
 }
 
 void ngram_spool_free(ngram_spool *s)
@@ -38,7 +62,7 @@ void ngram_spool_free(ngram_spool *s)
     if (s->file)
         fclose(s->file);
     base_free(s->memory);
-    base_free(s->at);
+    base_free(s->chunk);
     *s = (ngram_spool){0};
 }
 
@@ -79,15 +103,20 @@ by_status ngram_spool_rewind(ngram_spool *s)
     return s->file && fseek(s->file, 0, SEEK_SET) != 0 ? fail(s) : BY_OK;
 }
 
-by_status ngram_spool_next(ngram_spool *s, const void **record)
+by_status ngram_spool_next(ngram_spool *s, const void **records, size_t *count)
 {
     const int64_t held = s->record ? (int64_t)(s->used / s->record) : 0;
-    *record = NULL;
-    if (s->read == s->count)
+    const bool in_file = s->read >= held;
+    *count = (size_t)BY_MIN((in_file ? s->count : held) - s->read, CHUNK);
+    *records = in_file ? s->chunk : s->memory + (size_t)s->read * s->record;
+    if (*count == 0)
         return BY_OK;
-    *record = s->read < held ? s->memory + (size_t)s->read * s->record : s->at;
-    if (s->read++ < held)
-        return BY_OK;
+    if (in_file && !s->chunk && !(s->chunk = base_alloc(CHUNK * s->record)))
+        return BY_ERR_MEMORY;
+    s->read += (int64_t)*count;
     errno = 0;
-    return fread(s->at, s->record, 1, s->file) == 1 ? BY_OK : fail(s);
+    if (in_file && fread(s->chunk, s->record, *count, s->file) != *count)
+        return fail(s);
+    *records = in_file ? s->chunk : *records;
+    return BY_OK;
 }

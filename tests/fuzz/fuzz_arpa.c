@@ -6,9 +6,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "banyan/ngram.h"
+#include "ngram/ngram.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MANY = 4096 };
 
 static void query(const by_ngram *m)
 {
@@ -24,6 +26,39 @@ static void query(const by_ngram *m)
     }
 }
 
+/* Sentences, distributions, and tokens where it is a model of tokens. */
+static void predict(const by_ngram *m)
+{
+    static const char text[] = "a b c a unknown b";
+    static double words[MANY];
+    static float tokens[MANY];
+    by_ngram_sum sum = {0};
+    by_ngram_state state = by_ngram_begin(m);
+    if (by_ngram_sentence(m, text, strlen(text), &sum) != BY_OK || sum.words != 7 || isnan(sum.log10))
+        abort();
+    if (by_ngram_words(m) <= MANY)
+        by_ngram_distribution(m, &state, words);
+    if (by_ngram_tokens(m) <= MANY)
+        by_ngram_token_distribution(m, &state, tokens);
+}
+
+/* All n-grams, as they are written to an ARPA file. */
+static void list(const by_ngram *m)
+{
+    static ngram_image_walk walk;
+    walk.header = ngram_model_header(m);
+    const ngram_listing l = ngram_image_listing(&walk);
+    for (int n = 1; n <= l.order; n++) {
+        size_t count = 1;
+        const void *entries;
+        for (l.begin(l.user, n); count && l.next(l.user, n, &entries, &count) == BY_OK;)
+            for (size_t i = 0; i < count; i++)
+                for (int k = 0; k < n; k++)
+                    if (((const uint32_t *)entries)[i * ((size_t)n + 2) + 2 + (size_t)k] >= l.words)
+                        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
@@ -34,8 +69,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     by_ngram *m = by_ngram_open(path);
-    if (m)
+    if (m) {
         query(m);
+        predict(m);
+        list(m);
+    }
     by_ngram_free(m);
     close(fd);
     return 0;
