@@ -5,14 +5,17 @@
  *   F="-O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude -Itests -D_GNU_SOURCE -DBY_CUDA_HOPPER"
  *   cc -c -Isrc -Iinclude -D_GNU_SOURCE src/base/dtype.c
  *   nvcc $F bench/patterns_cuda.cu src/cuda/kernels/attention{,_few,_bias,_grad,_grad_plain,_views}.cu dtype.o -o patterns_cuda
- *   ./patterns_cuda [check | time | general] [DIM [HEADS [BATCH]]]
+ *   ./patterns_cuda [check | time | general | kernels] [DIM [HEADS [BATCH]]]
  *
- * `check` compares with the kernels of every card, `general` times these at 16k. Exit 1 when something is wrong. */
+ * `check` compares with the kernels of every card, `general` times these at 16k, `kernels` times every kernel of a pass by
+ * itself at 2k and 16k, beside the time that its memory traffic needs. Exit 1 when something is wrong. */
 /* clang-format on */
 #include "graph/reach.h"
 #include "hopper_check.cuh"
 
 #include <algorithm>
+#include <cxxabi.h>
+#include <string>
 
 extern "C" by_status cuda_attention(gr_exec *e, gr_node *n);
 extern "C" by_status cuda_attention_grad(gr_exec *e, gr_node *n);
@@ -167,6 +170,122 @@ static void time_lengths(shape s, const std::vector<int> &lengths)
             printf("exponent of %s: %.2f\n", k < 4 ? kinds[k].name : "dense", exponent(fitted, all[k]));
 }
 
+/* ---- every kernel by itself ----------------------------------------------------------------------- */
+
+/* "hopper_attention<forward_work 64 4 64 8>": the kernel, the part of the warpgroups and the first numbers. */
+static std::string short_name(const char *mangled)
+{
+    int status = 0;
+    char *full = abi::__cxa_demangle(mangled, NULL, NULL, &status);
+    std::string text = status == 0 && full ? full : mangled, out;
+    free(full);
+    for (const char *drop : {"void ", "(anonymous namespace)::", "static "})
+        for (size_t at; (at = text.find(drop)) != std::string::npos;)
+            text.erase(at, strlen(drop));
+    out = text.substr(0, text.find_first_of("<("));
+    for (const char *work : {"forward_work", "query_work", "key_work", "whole_work"})
+        if (text.find(work) != std::string::npos)
+            out += std::string(" ") + work;
+    return out;
+}
+
+struct kernel_time {
+    cudaKernelNodeParams launch;
+    cudaEvent_t begin, end;
+    std::vector<float> times;
+};
+
+/* The kernels of a pass, in the order of launching. */
+static std::vector<kernel_time> kernels_in(tensors &m, by_status (*f)(tensors &), cudaGraph_t *graph)
+{
+    std::vector<kernel_time> list;
+    must(cudaStreamBeginCapture(m.exec.stream, cudaStreamCaptureModeGlobal), "capture");
+    if (f(m) != BY_OK)
+        exit(1);
+    must(cudaStreamEndCapture(m.exec.stream, graph), "capture");
+    size_t count = 0;
+    must(cudaGraphGetNodes(*graph, NULL, &count), "nodes");
+    std::vector<cudaGraphNode_t> nodes(count);
+    must(cudaGraphGetNodes(*graph, nodes.data(), &count), "nodes");
+    for (cudaGraphNode_t node : nodes) {
+        cudaGraphNodeType type;
+        kernel_time k = {};
+        must(cudaGraphNodeGetType(node, &type), "node");
+        if (type != cudaGraphNodeTypeKernel)
+            continue;
+        must(cudaGraphKernelNodeGetParams(node, &k.launch), "kernel");
+        must(cudaEventCreate(&k.begin), "event");
+        must(cudaEventCreate(&k.end), "event");
+        list.push_back(k);
+    }
+    return list;
+}
+
+static void time_kernels(tensors &m, const char *pass, by_status (*f)(tensors &))
+{
+    cudaGraph_t graph;
+    must(cudaStreamCreate(&m.exec.stream), "stream");
+    run(m, [&] { return f(m); });
+    std::vector<kernel_time> list = kernels_in(m, f, &graph);
+    for (int i = 0; i < 12; i++) {
+        for (kernel_time &k : list) {
+            cudaEventRecord(k.begin, m.exec.stream);
+            must(cudaLaunchKernel(k.launch.func, k.launch.gridDim, k.launch.blockDim, k.launch.kernelParams,
+                                  k.launch.sharedMemBytes, m.exec.stream),
+                 "kernel");
+            cudaEventRecord(k.end, m.exec.stream);
+        }
+        must(cudaStreamSynchronize(m.exec.stream), "timed kernels");
+        for (kernel_time &k : list) {
+            float ms;
+            cudaEventElapsedTime(&ms, k.begin, k.end);
+            if (i > 1)
+                k.times.push_back(ms);
+        }
+    }
+    for (kernel_time &k : list) {
+        const char *name = "?";
+        must(cudaFuncGetName(&name, k.launch.func), "name");
+        std::sort(k.times.begin(), k.times.end());
+        printf("    %-8s %-34s %5u blocks of %4u, %3u KiB: %8.1f us\n", pass, short_name(name).c_str(),
+               k.launch.gridDim.x, k.launch.blockDim.x, k.launch.sharedMemBytes / 1024, k.times[k.times.size() / 2] * 1e3);
+    }
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(m.exec.stream);
+    m.exec.stream = NULL;
+}
+
+static void kernels_of(const shape &s, const char *name, const by_pattern &p, int l, timing dense)
+{
+    tensors m;
+    line(s, name, p, l, dense, 90);
+    make(m, s);
+    m.attr.spec.pattern = p;
+    m.cuda.arch = 90;
+    time_kernels(m, "forward", forward_of);
+    time_kernels(m, "backward", backward_of);
+    free_tensors(m);
+    fflush(stdout);
+}
+
+static void all_kernels(shape s)
+{
+    for (int n : {2048, 16384}) {
+        s.queries = s.keys = n;
+        const timing dense = time_pattern(s, by_pattern{}, 90);
+        const double tensor = 2.0 * s.batch * s.heads * s.dim * n;
+        printf("%d positions: 4 tensors forward and 8 backward, at 4.3 TB/s %.1f and %.1f us\n", n,
+               4 * tensor / 4.3e6, 8 * tensor / 4.3e6);
+        kernels_of(s, "dense", by_pattern{}, 0, timing{});
+        for (int l : {64, 128, 512, 1024, 2048})
+            if (l < n)
+                kernels_of(s, "window", window_of(l), l, dense);
+        for (int l : {64, 128, 512, 1024})
+            for (int k = 2; k < 4; k++)
+                kernels_of(s, kinds[k].name, kinds[k].of(l), l, dense);
+    }
+}
+
 /* ---- the general kernels come to the same --------------------------------------------------------- */
 
 static std::vector<float> values_of(const by_tensor &t)
@@ -240,6 +359,8 @@ int main(int argc, char **argv)
     bool good = true;
     if (!strcmp(what, "check") || !*what)
         good = check_patterns();
+    if (!strcmp(what, "kernels"))
+        all_kernels(s);
     if (!strcmp(what, "general"))
         for (int k = 0; k < 4; k++)
             for (int l : {128, 512, 2048})

@@ -173,6 +173,7 @@ typedef struct sight {
     by_tensor *content, *position; /* u and v; NULL: each layer has its own */
     by_pattern pattern;
     int zero;
+    int64_t chunk; /* queries at a time */
 } sight;
 
 static by_tensor *bias(by_graph *g, const transfo_xl_config *c, const char *name)
@@ -198,6 +199,7 @@ static sight look(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_d
     if (c->clamp > 0)
         length = BY_MIN(length, c->clamp + 1);
     sight s = {.zero = (int)length - 1, .held = nn_memory_held(g, io->stream, tokens, mask, c->memory)};
+    s.chunk = nn_relative_chunk(by_dim(tokens, 0) * c->heads, by_dim(tokens, 1), length);
     by_tensor *table = nn_distances(g, length, s.zero, c->width, type);
     s.distances = by_dropout(g, table, c->drop);
     if (reach > 0)
@@ -271,6 +273,7 @@ static by_tensor *attention(by_graph *g, const transfo_xl_config *c, by_model_io
                             .position = s->position ? s->position : bias(g, c, "r_r_bias"),
                             .distances = linear(g, c, "r_net", s->distances, inner),
                             .zero = s->zero,
+                            .chunk = s->chunk,
                             .cache = io->cache,
                             .layer = i});
     x = by_add(g, x, by_dropout(g, linear(g, c, "o_net", y, c->width), c->drop));

@@ -6,28 +6,14 @@
 
 #include "base/base.h"
 #include "base/json.h"
-#include "models/models.h"
+#include "graph/graph.h"
+#include "models/xlnet.h"
 #include "nn/stream_state.h"
 
-typedef struct xlnet_config {
-    int vocab, context, width, layers, heads, inner, memory, pad;
-    int reuse; /* positions of a segment that enter the memory; 0: all */
-    int clamp; /* farther distances count as this one; -1: none do */
-    float eps, std, drop, last_drop;
-    by_act act, summary_act;
-    bool causal;   /* attn_type "uni" */
-    bool two_ways; /* the texts in the second half of a batch are reversed */
-    bool same_length, summary_projects;
-    bool beam; /* answers by a beam of starts: XLNetForQuestionAnswering */
-    int starts, ends;
-    arch_summary summary;
-    arch_head head;
-} xlnet_config;
-
 #define INT(member, key, fallback, low, high, role) \
-    ARCH_INT_FIELD(xlnet_config, member, key, fallback, low, high, role)
+    ARCH_INT_FIELD(arch_xlnet_config, member, key, fallback, low, high, role)
 #define FLOAT(member, key, fallback, high, role) \
-    ARCH_FLOAT_FIELD(xlnet_config, member, key, fallback, 0, high, role)
+    ARCH_FLOAT_FIELD(arch_xlnet_config, member, key, fallback, 0, high, role)
 
 static const arch_field fields[] = {
     INT(vocab, "vocab_size", 32000, 1, 1 << 24, ARCH_ROLE_VOCAB),
@@ -42,15 +28,15 @@ static const arch_field fields[] = {
     INT(starts, "start_n_top", 5, 1, 1 << 16, ARCH_ROLE_NONE),
     INT(ends, "end_n_top", 5, 1, 1 << 16, ARCH_ROLE_NONE),
     INT(pad, "pad_token_id", 5, 0, 1 << 24, ARCH_ROLE_PAD),
-    ARCH_ACT_FIELD(xlnet_config, act, "ff_activation", BY_GELU),
+    ARCH_ACT_FIELD(arch_xlnet_config, act, "ff_activation", BY_GELU),
     FLOAT(drop, "dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(last_drop, "summary_last_dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(eps, "layer_norm_eps", 1e-12, 1, ARCH_ROLE_NONE),
     FLOAT(std, "initializer_range", 0.02, 10, ARCH_ROLE_NONE),
-    ARCH_BOOL_FIELD(xlnet_config, two_ways, "bi_data", false),
-    ARCH_BOOL_FIELD(xlnet_config, same_length, "same_length", false),
-    ARCH_BOOL_FIELD(xlnet_config, summary_projects, "summary_use_proj", true),
-    ARCH_TIED_FIELD(xlnet_config),
+    ARCH_BOOL_FIELD(arch_xlnet_config, two_ways, "bi_data", false),
+    ARCH_BOOL_FIELD(arch_xlnet_config, same_length, "same_length", false),
+    ARCH_BOOL_FIELD(arch_xlnet_config, summary_projects, "summary_use_proj", true),
+    ARCH_TIED_FIELD(arch_xlnet_config),
 };
 
 static const arch_alias aliases[] = {{"n_token", "vocab_size"},
@@ -91,7 +77,7 @@ static const arch_preset presets[] = {
 
 static void adjust(const char *preset, void *config)
 {
-    xlnet_config *c = config;
+    arch_xlnet_config *c = config;
     (void)preset;
     c->inner = 4 * c->width;
     c->memory = c->context * 3 / 4; /* as in the paper: 384 of 512, of which one half is reused */
@@ -101,156 +87,23 @@ static void adjust(const char *preset, void *config)
     c->summary_act = BY_TANH;
 }
 
-/* ---- what is seen ---------------------------------------------------------------------------- */
-
-/* What all layers share. Shapes with S = M + T keys, the memory first. */
-typedef struct sight {
-    int64_t memory;               /* M, 0 without a stream */
-    by_tensor *held;              /* (B, S) i32, or NULL: all keys are there */
-    by_tensor *content, *query;   /* (B or 1, 1, T, S) i32: what h and g see; NULL: all that is held */
-    by_tensor *differs;           /* (B, 1, T, S) i32: the segments differ; NULL: no segments */
-    by_tensor *distances, *turns; /* (L, C) or (2, L * C) by direction; (B) i32: directions */
-    int zero;
-    by_mask mask;
-    by_pattern pattern;
-} sight;
-
-/* x (B, T) as f32, a column or a row of pairs. */
-static by_tensor *as_queries(by_graph *g, by_tensor *x)
-{
-    return by_reshape(g, by_cast(g, x, BY_F32), 4, (int64_t[]){by_dim(x, 0), 1, by_dim(x, 1), 1});
-}
-
-static by_tensor *as_keys(by_graph *g, by_tensor *x)
-{
-    return by_reshape(g, by_cast(g, x, BY_F32), 4, (int64_t[]){by_dim(x, 0), 1, 1, by_dim(x, 1)});
-}
-
-/* 1 where x + more is positive, of whole numbers. */
-static by_tensor *positive(by_graph *g, by_tensor *x, double more)
-{
-    by_tensor *one = by_fill(g, BY_F32, 1, (int64_t[]){1}, more);
-    return by_clamp(g, by_add(g, x, one), 0, 1);
-}
-
-/* Pairs (B or 1, 1, T, T) with `value` for the keys of the memory before them. */
-static by_tensor *with_memory(by_graph *g, by_tensor *pairs, int64_t memory, double value)
-{
-    if (memory == 0)
-        return pairs;
-    const int64_t shape[4] = {by_dim(pairs, 0), 1, by_dim(pairs, 2), memory};
-    return by_concat(g, (by_tensor *[]){by_fill(g, BY_F32, 4, shape, value), pairs}, 2, 3);
-}
-
-/* (1, 1, T, S): 1 where a query meets its own key. */
-static by_tensor *diagonal(by_graph *g, int64_t memory, int64_t length)
-{
-    const int64_t q[2] = {1, length}, k[2] = {1, memory + length};
-    by_tensor *d =
-        by_sub(g, as_queries(g, by_range_from(g, 2, q, (int)memory)), as_keys(g, by_range(g, 2, k)));
-    return positive(g, by_scale(g, by_mul(g, d, d), -1), 1);
-}
-
-/* What a query sees of the segment by the order, or by the reference's mask. less: without itself. */
-static by_tensor *seen_in_order(by_graph *g, const by_model_io *io, bool less)
-{
-    by_tensor *order = by_io_input(io, "order"), *hidden = by_io_input(io, "perm_mask");
-    if (order)
-        return positive(g, by_sub(g, as_queries(g, order), as_keys(g, order)), less ? 0 : 1);
-    const int64_t b = by_dim(hidden, 0), t = by_dim(hidden, 1);
-    by_tensor *ones = by_fill(g, BY_F32, 1, (int64_t[]){1}, 1);
-    return by_clamp(g, by_sub(g, ones, by_reshape(g, hidden, 4, (int64_t[]){b, 1, t, t})), 0, 1);
-}
-
-/* A token sees itself in the content stream, whether it is padding or not. */
-static void see_pairs(by_graph *g, const by_model_io *io, sight *s, int64_t length)
-{
-    const bool ordered = by_io_input(io, "order") || by_io_input(io, "perm_mask");
-    if (!ordered && !by_io_input(io, "mask"))
-        return;
-    by_tensor *h = s->held ? as_keys(g, s->held) : NULL, *q = h; /* (B, 1, 1, S) */
-    if (ordered) {
-        by_tensor *less = with_memory(g, seen_in_order(g, io, true), s->memory, 1);
-        by_tensor *all = with_memory(g, seen_in_order(g, io, false), s->memory, 1);
-        h = h ? by_mul(g, h, all) : all;
-        q = q ? by_mul(g, q, less) : less;
-    }
-    s->query = by_cast(g, q, BY_I32);
-    s->content = by_cast(g, by_maximum(g, h, diagonal(g, s->memory, length)), BY_I32);
-    s->held = NULL;
-}
-
-/* The memory counts as the first segment. */
-static by_tensor *segments_differ(by_graph *g, by_tensor *segments, int64_t memory)
-{
-    if (!segments)
-        return NULL;
-    by_tensor *others = segments;
-    if (memory > 0) {
-        by_tensor *first = by_fill(g, BY_I32, 2, (int64_t[]){by_dim(segments, 0), memory}, 0);
-        others = by_concat(g, (by_tensor *[]){first, segments}, 2, 1);
-    }
-    by_tensor *d = by_sub(g, as_queries(g, segments), as_keys(g, others)); /* (B, 1, T, S) */
-    return by_cast(g, by_mul(g, d, d), BY_I32);
-}
-
-/* Sines of the distances, and for reversed texts of the opposite ones, whose order is turned. */
-static void look_far(by_graph *g, const xlnet_config *c, const by_model_io *io, sight *s, int64_t batch,
-                     int64_t length, by_dtype type)
-{
-    const int64_t far = c->clamp > 0 ? c->clamp : INT32_MAX, half = batch / 2;
-    s->zero = (int)BY_MIN(s->memory + length, far);
-    const int64_t rows = s->zero + 1 + (c->causal ? 0 : BY_MIN(length - 1, far));
-    by_tensor *ahead = nn_distances(g, rows, s->zero, c->width, type);
-    s->turns = by_io_input(io, "reversed");
-    if (!s->turns && c->two_ways && half > 0) {
-        by_tensor *halves[2] = {by_fill(g, BY_I32, 1, (int64_t[]){batch - half}, 0),
-                                by_fill(g, BY_I32, 1, &half, 1)};
-        s->turns = by_concat(g, halves, 2, 0);
-    }
-    if (s->turns) {
-        const int64_t sines = c->width - c->width / 2;
-        by_tensor *back[2] = {by_scale(g, by_slice(g, ahead, 1, 0, sines), -1),
-                              by_slice(g, ahead, 1, sines, c->width / 2)};
-        ahead = by_concat(g, (by_tensor *[]){ahead, by_concat(g, back, 2, 1)}, 2, 0); /* (2 L, C) */
-    }
-    s->distances = by_dropout(g, ahead, c->drop);
-}
-
-static sight look(by_graph *g, const xlnet_config *c, const by_model_io *io, by_dtype type)
-{
-    by_tensor *tokens = by_io_input(io, "tokens");
-    const int64_t length = by_dim(tokens, 1);
-    sight s = {.memory = io->stream ? c->memory : 0};
-    s.held = nn_memory_held_first(g, io->stream, tokens, by_io_input(io, "mask"), c->memory, c->reuse);
-    if (c->causal) {
-        s.mask = BY_MASK_CAUSAL;
-        if (c->same_length)
-            s.pattern = (by_pattern){.kind = BY_PATTERN_WINDOW, .before = (int)s.memory};
-    }
-    see_pairs(g, io, &s, length);
-    s.differs = segments_differ(g, by_io_input(io, "segments"), s.memory);
-    look_far(g, c, io, &s, by_dim(tokens, 0), length, type);
-    return s;
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A parameter (n, H, D). */
-static by_tensor *param_of(by_graph *g, const xlnet_config *c, const char *name, int64_t n)
+static by_tensor *param_of(by_graph *g, const arch_xlnet_config *c, const char *name, int64_t n)
 {
     const int64_t shape[3] = {n, c->heads, c->width / c->heads};
     return by_param(g, name, 3, shape, (by_init){BY_INIT_NORMAL, c->std});
 }
 
-static by_tensor *bias_of(by_graph *g, const xlnet_config *c, const char *name) /* (H, D) */
+static by_tensor *bias_of(by_graph *g, const arch_xlnet_config *c, const char *name) /* (H, D) */
 {
     return by_param(g, name, 2, (int64_t[]){c->heads, c->width / c->heads},
                     (by_init){BY_INIT_NORMAL, c->std});
 }
 
 /* x (..., C) times a parameter (C, H, D) -> (..., H*D). */
-static by_tensor *project(by_graph *g, const xlnet_config *c, const char *name, by_tensor *x)
+static by_tensor *project(by_graph *g, const arch_xlnet_config *c, const char *name, by_tensor *x)
 {
     by_tensor *w =
         by_reshape(g, param_of(g, c, name, c->width), 2, (int64_t[]){c->width, c->width}); /* (C, H*D) */
@@ -259,59 +112,94 @@ static by_tensor *project(by_graph *g, const xlnet_config *c, const char *name, 
 
 /* What a layer's streams share. */
 typedef struct layer {
+    const arch_xlnet_config *c;
+    const arch_xlnet_sight *s;
     by_tensor *keys, *values;                      /* (B, S, H*D) */
     by_tensor *distances;                          /* (L, H*D) or (B, L, H*D) */
     by_tensor *content, *position, *segment, *kin; /* (H, D), the last (2, H, D) */
 } layer;
 
-static layer open_layer(by_graph *g, const xlnet_config *c, const sight *s, by_tensor *all)
+/* NULL when memory is out. */
+static const layer *open_layer(by_graph *g, const arch_xlnet_config *c, const arch_xlnet_sight *s,
+                               by_tensor *all)
 {
-    layer l = {.keys = project(g, c, "k", all), .values = project(g, c, "v", all)};
-    l.distances = project(g, c, "r", s->distances);
+    layer *l = base_arena_alloc(g->arena, sizeof *l);
+    if (!l)
+        return NULL;
+    *l = (layer){.c = c, .s = s, .keys = project(g, c, "k", all), .values = project(g, c, "v", all)};
+    l->distances = project(g, c, "r", s->distances);
     if (s->turns) { /* (2, L * H*D) by the direction of each row */
-        const int64_t rows = by_dim(l.distances, 0) / 2;
-        by_tensor *both = by_reshape(g, l.distances, 2, (int64_t[]){2, rows * c->width});
-        l.distances = by_reshape(g, by_gather(g, both, s->turns), 3, (int64_t[]){-1, rows, c->width});
+        const int64_t rows = by_dim(l->distances, 0) / 2;
+        by_tensor *both = by_reshape(g, l->distances, 2, (int64_t[]){2, rows * c->width});
+        l->distances = by_reshape(g, by_gather(g, both, s->turns), 3, (int64_t[]){-1, rows, c->width});
     }
-    l.content = bias_of(g, c, "r_w_bias");
-    l.position = bias_of(g, c, "r_r_bias");
-    l.segment = bias_of(g, c, "r_s_bias");
-    l.kin = param_of(g, c, "seg_embed", 2);
+    l->content = bias_of(g, c, "r_w_bias");
+    l->position = bias_of(g, c, "r_r_bias");
+    l->segment = bias_of(g, c, "r_s_bias");
+    l->kin = param_of(g, c, "seg_embed", 2);
     return l;
 }
 
-/* q (B, T, H*D) -> the term of the segments, (B, H, T, S): one number where they are the same, another where
+/* q (B, n, H*D) -> the term of the segments, (B, H, n, m): one number where they are the same, another where
  * they differ. */
-static by_tensor *segment_term(by_graph *g, const xlnet_config *c, const sight *s, const layer *l,
-                               by_tensor *q)
+static by_tensor *segment_term(by_graph *g, const layer *l, by_tensor *differs, by_tensor *q)
 {
-    const int64_t b = by_dim(q, 0), t = by_dim(q, 1), d = c->width / c->heads;
+    const int64_t b = by_dim(q, 0), t = by_dim(q, 1), h = l->c->heads, d = l->c->width / h;
     by_tensor *seeks = by_add(g, q, by_reshape(g, l->segment, 1, (int64_t[]){-1}));
     seeks = by_scale(g, seeks, 1 / sqrt((double)d));
-    seeks = by_permute_axes(g, by_reshape(g, seeks, 4, (int64_t[]){b, t, c->heads, d}), (int[]){0, 2, 1, 3});
+    seeks = by_permute_axes(g, by_reshape(g, seeks, 4, (int64_t[]){b, t, h, d}), (int[]){0, 2, 1, 3});
     by_tensor *kin = by_permute_axes(g, l->kin, (int[]){1, 0, 2}); /* (H, 2, D) */
-    by_tensor *both = by_matmul(g, seeks, kin, false, true);       /* (B, H, T, 2) */
-    return by_where(g, s->differs, by_slice(g, both, 3, 1, 1), by_slice(g, both, 3, 0, 1));
+    by_tensor *both = by_matmul(g, seeks, kin, false, true);       /* (B, H, n, 2) */
+    return by_where(g, differs, by_slice(g, both, 3, 1, 1), by_slice(g, both, 3, 0, 1));
 }
 
-static by_tensor *attend(by_graph *g, const xlnet_config *c, const sight *s, const layer *l, by_tensor *q,
-                         by_tensor *seen, bool empty_zero, by_tensor **weights) /* (B, T, H*D) */
+static void pair_segments(by_graph *g, const layer *l, const nn_chunk *at, by_tensor *q,
+                          by_attention_spec *op)
 {
+    const arch_xlnet_sight *s = l->s;
+    if (s->segments)
+        op->bias = segment_term(g, l, s->differs ? s->differs : arch_xlnet_differs(g, s, at), q);
+}
+
+static void pair_content(by_graph *g, const void *user, const nn_chunk *at, by_tensor *q,
+                         by_attention_spec *op)
+{
+    const layer *l = user;
+    if (arch_xlnet_sees_pairs(l->s))
+        op->pair_mask = l->s->content ? l->s->content : arch_xlnet_seen(g, l->s, at, true);
+    pair_segments(g, l, at, q, op);
+}
+
+static void pair_query(by_graph *g, const void *user, const nn_chunk *at, by_tensor *q, by_attention_spec *op)
+{
+    const layer *l = user;
+    if (arch_xlnet_sees_pairs(l->s))
+        op->pair_mask = l->s->query ? l->s->query : arch_xlnet_seen(g, l->s, at, false);
+    pair_segments(g, l, at, q, op);
+}
+
+/* q (B, T, H*D) of h (content) or g -> (B, T, H*D). Every token of h sees itself; in chunks, that must be said. */
+static by_tensor *attend(by_graph *g, const layer *l, by_tensor *q, bool content, by_tensor **weights)
+{
+    const arch_xlnet_sight *s = l->s;
     return nn_relative_attention(
         g, q, l->keys, l->values,
-        &(nn_relative_spec){.op = {.heads = c->heads,
+        &(nn_relative_spec){.op = {.heads = l->c->heads,
                                    .mask = s->mask,
                                    .pattern = s->pattern,
-                                   .dropout = c->drop,
-                                   .key_mask = s->held,
-                                   .pair_mask = seen,
-                                   .bias = s->differs ? segment_term(g, c, s, l, q) : NULL,
-                                   .empty_zero = empty_zero,
+                                   .dropout = l->c->drop,
+                                   .key_mask = arch_xlnet_sees_pairs(s) ? NULL : s->held,
+                                   .empty_zero = content ? s->chunk < s->length : s->order != NULL,
                                    .weights = weights},
                             .content = l->content,
                             .position = l->position,
                             .distances = l->distances,
-                            .zero = s->zero});
+                            .zero = s->zero,
+                            .chunk = s->chunk,
+                            .pairs = !arch_xlnet_sees_pairs(s) && !s->segments ? NULL
+                                     : content                                 ? pair_content
+                                                                               : pair_query,
+                            .user = l});
 }
 
 /* Queries of the targets, (N, H*D) or (B, N, H*D), at their positions: (B, T, H*D). */
@@ -334,7 +222,7 @@ static by_tensor *collect(by_graph *g, const by_model_io *io, by_tensor *y)
 }
 
 /* After attention: projection, sum and norm, then the feed-forward block. */
-static by_tensor *finish(by_graph *g, const xlnet_config *c, by_tensor *x, by_tensor *y)
+static by_tensor *finish(by_graph *g, const arch_xlnet_config *c, by_tensor *x, by_tensor *y)
 {
     by_scope_push(g, "rel_attn");
     by_tensor *o = by_reshape(g, param_of(g, c, "o", c->width), 2, (int64_t[]){c->width, c->width});
@@ -353,7 +241,8 @@ static by_tensor *finish(by_graph *g, const xlnet_config *c, by_tensor *x, by_te
 }
 
 /* What a stream will hold after the segment, as the reference returns it: (M, B, C). */
-static void keep_memory(by_graph *g, const xlnet_config *c, by_model_io *io, by_tensor *all, int64_t memory)
+static void keep_memory(by_graph *g, const arch_xlnet_config *c, by_model_io *io, by_tensor *all,
+                        int64_t memory)
 {
     if (!io->want_hidden)
         return;
@@ -368,7 +257,8 @@ typedef struct streams {
     by_tensor *h, *g; /* (B, T, C); (N, C) or (B, N, C), or NULL */
 } streams;
 
-static streams block(by_graph *g, const xlnet_config *c, by_model_io *io, const sight *s, streams x, int i)
+static streams block(by_graph *g, const arch_xlnet_config *c, by_model_io *io, const arch_xlnet_sight *s,
+                     streams x, int i)
 {
     char name[32];
     streams y = {0};
@@ -377,12 +267,14 @@ static streams block(by_graph *g, const xlnet_config *c, by_model_io *io, const 
     by_tensor *all = nn_memory_rows_first(g, io->stream, name, x.h, c->memory, c->reuse); /* (B, S, C) */
     keep_memory(g, c, io, all, s->memory);
     by_scope_push(g, "rel_attn");
-    const layer l = open_layer(g, c, s, all);
-    y.h = attend(g, c, s, &l, project(g, c, "q", x.h), s->content, false, arch_weights_slot(io));
+    const layer *l = open_layer(g, c, s, all);
+    if (!l) {
+        gr_poison(g);
+        return x;
+    }
+    y.h = attend(g, l, project(g, c, "q", x.h), true, arch_weights_slot(io));
     if (x.g)
-        y.g = collect(g, io,
-                      attend(g, c, s, &l, place(g, io, project(g, c, "q", x.g)), s->query,
-                             by_io_input(io, "order") != NULL, NULL));
+        y.g = collect(g, io, attend(g, l, place(g, io, project(g, c, "q", x.g)), false, NULL));
     by_scope_pop(g);
     x.h = finish(g, c, x.h, y.h);
     if (x.g)
@@ -394,7 +286,7 @@ static streams block(by_graph *g, const xlnet_config *c, by_model_io *io, const 
 /* ---- the model ------------------------------------------------------------------------------- */
 
 /* The query stream begins with the same vector for every target. */
-static by_tensor *begin_queries(by_graph *g, const xlnet_config *c, const by_model_io *io)
+static by_tensor *begin_queries(by_graph *g, const arch_xlnet_config *c, const by_model_io *io)
 {
     const int64_t shape[3] = {1, 1, c->width};
     const by_init init = {BY_INIT_NORMAL, c->std};
@@ -420,14 +312,17 @@ static void keep(by_graph *g, by_model_io *io, streams x)
         arch_keep_hidden(g, io, x.g);
 }
 
-static by_tensor *body(by_graph *g, const xlnet_config *c, by_model_io *io, bool *two)
+static by_tensor *body(by_graph *g, const arch_xlnet_config *c, by_model_io *io, bool *two)
 {
     by_tensor *e = nn_embedding(g, "word_embedding", by_io_input(io, "tokens"), c->vocab, c->width, c->std);
     streams x = {by_dropout(g, e, c->drop), begin_queries(g, c, io)};
-    const sight s = look(g, c, io, by_type(e));
+    arch_xlnet_sight *s = base_arena_alloc(g->arena, sizeof *s);
+    if (!s)
+        return gr_poison(g);
+    arch_xlnet_look(g, c, io, by_type(e), s);
     keep(g, io, x);
     for (int i = 0; i < c->layers; i++) {
-        x = block(g, c, io, &s, x, i);
+        x = block(g, c, io, s, x, i);
         keep(g, io, x);
     }
     *two = x.g != NULL;
@@ -436,7 +331,7 @@ static by_tensor *body(by_graph *g, const xlnet_config *c, by_model_io *io, bool
 
 static void put_summary(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    const xlnet_config *c = top->config;
+    const arch_xlnet_config *c = top->config;
     by_tensor *x = arch_summarize(g, c->summary, by_io_output(io, "features")); /* (B, C) */
     if (c->summary_projects)
         x = nn_linear(g, "sequence_summary.summary", x,
@@ -446,14 +341,14 @@ static void put_summary(by_graph *g, by_model_io *io, const arch_top *top, const
     arch_label_head(g, io, row->name, by_dropout(g, x, c->last_drop), c->std);
 }
 
-static arch_beam_spec beam_of(const xlnet_config *c)
+static arch_beam_spec beam_of(const arch_xlnet_config *c)
 {
     return (arch_beam_spec){.starts = c->starts, .ends = c->ends, .eps = c->eps, .std = c->std};
 }
 
 static void put_answer(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
-    const xlnet_config *c = top->config;
+    const arch_xlnet_config *c = top->config;
     const arch_beam_spec beam = beam_of(c);
     if (c->beam)
         arch_beam_head(g, io, &beam);
@@ -464,7 +359,7 @@ static void put_answer(by_graph *g, by_model_io *io, const arch_top *top, const 
 /* With a beam, the ends depend on the starts that are to be found. */
 static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets)
 {
-    const xlnet_config *c = config;
+    const arch_xlnet_config *c = config;
     const arch_beam_spec beam = beam_of(c);
     by_tensor *second = by_io_input(io, "second_targets");
     return io->task == BY_TASK_ANSWER && c->beam && second ? arch_beam_loss(g, io, targets, second, &beam)
@@ -479,7 +374,7 @@ static const arch_head_row heads[] = {
     {.put = NULL},
 };
 
-static void put_tokens(by_graph *g, by_model_io *io, const xlnet_config *c, by_tensor *table, bool two)
+static void put_tokens(by_graph *g, by_model_io *io, const arch_xlnet_config *c, by_tensor *table, bool two)
 {
     const int64_t vocab = c->vocab;
     by_tensor *weights = arch_head_weights(g, c->head, "lm_loss.weight", table, c->std);
@@ -493,8 +388,8 @@ static void put_tokens(by_graph *g, by_model_io *io, const xlnet_config *c, by_t
 
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    const xlnet_config *c = config;
-    bool two;
+    const arch_xlnet_config *c = config;
+    bool two = false;
     by_scope_push(g, "transformer");
     by_io_return(io, "features", body(g, c, io, &two));
     by_tensor *table = by_param(g, "word_embedding.weight", 2, (int64_t[]){c->vocab, c->width},
@@ -507,13 +402,13 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 
 static by_status check(const void *config)
 {
-    const xlnet_config *c = config;
+    const arch_xlnet_config *c = config;
     return arch_check_heads(c->width, c->heads);
 }
 
 static by_status read(const cJSON *json, void *config)
 {
-    xlnet_config *c = config;
+    arch_xlnet_config *c = config;
     const cJSON *memory = cJSON_GetObjectItemCaseSensitive(json, "mem_len");
     const char *type;
     int64_t dim;
@@ -533,7 +428,7 @@ static by_status read(const cJSON *json, void *config)
 
 static bool write(cJSON *json, const void *config)
 {
-    const xlnet_config *c = config;
+    const arch_xlnet_config *c = config;
     return base_json_put(json, "d_head", cJSON_CreateNumber(c->width / c->heads)) &&
            base_json_put(json, "attn_type", cJSON_CreateString(c->causal ? "uni" : "bi"));
 }
@@ -547,14 +442,13 @@ const arch_family arch_xlnet = {
                 [BY_TASK_ANSWER] = "XLNetForQuestionAnsweringSimple",
                 [BY_TASK_CHOICE] = "XLNetForMultipleChoice",
                 [BY_TASK_FEATURES] = "XLNetModel"},
-    .beam_class = "XLNetForQuestionAnswering",
-    .beam_offset = offsetof(xlnet_config, beam),
+    .other = {"XLNetForQuestionAnswering", BY_TASK_ANSWER, offsetof(arch_xlnet_config, beam)},
     .pretrained = BY_TASK_LM,
     .objective = "plm",
     .prefix = "transformer.",
     .head = "lm_loss.weight",
     .table = "transformer.word_embedding.weight",
-    .head_offset = offsetof(xlnet_config, head),
+    .head_offset = offsetof(arch_xlnet_config, head),
     .aliases = aliases,
     .keys = keys,
     .tokens = {2, 5, -1},
@@ -563,7 +457,7 @@ const arch_family arch_xlnet = {
     .adjust = adjust,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(xlnet_config),
+    .config_size = sizeof(arch_xlnet_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,
