@@ -863,6 +863,17 @@ static void tokenizers_that_do_not_agree(void **state)
         }
         by_tokenizer_free(t);
     }
+    write_text("differ/target_tokenizer.json",
+               "{\"added_tokens\": [{\"id\": 0, \"content\": \"<pad>\", \"special\": true}, {\"id\": 2, "
+               "\"content\": \"<unk>\", "
+               "\"special\": true}, {\"id\": 3, \"content\": \"</s>\", \"special\": true}], \"model\": "
+               "{\"type\": \"WordLevel\", "
+               "\"unk_token\": \"<unk>\", \"vocab\": {\"<pad>\": 0, \"x\": 1, \"<unk>\": 2, \"</s>\": 3}}}");
+    by_tokenizer *own = by_tokenizer_load(in_root("differ")); /* each side closes a text in its own way */
+    assert_non_null(own);
+    assert_int_equal(by_tokenizer_eos(own), 3);
+    assert_int_equal(by_tokenizer_source_eos(own), 1);
+    by_tokenizer_free(own);
     write_text("differ/target_tokenizer.json", "{\"model\"");
     assert_null(by_tokenizer_load(in_root("differ")));
     assert_contains(by_error_message(), "differ/target_tokenizer.json");

@@ -21,19 +21,20 @@ static const by_weight *find(const network *n, const char *stem, int layer, cons
     return by_weights_find(n->file, name);
 }
 
-/* The beginning of the names of the layers. False: there are none. */
+/* The beginning of the names of the layers. False: there are none, or several networks. */
 static bool find_prefix(network *n)
 {
     static const char first[] = "weight_hh_l0";
+    int found = 0;
     for (int i = 0; i < by_weights_count(n->file); i++) {
         const char *name = by_weights_at(n->file, i)->name;
         const size_t length = strlen(name), tail = strlen(first);
         if (length < tail || strcmp(name + length - tail, first) != 0 || length - tail >= sizeof n->prefix)
             continue;
         memcpy(n->prefix, name, length - tail);
-        return true;
+        found++;
     }
-    return false;
+    return found == 1;
 }
 
 static bool is_matrix(const by_weight *w, int64_t rows, int64_t cols)

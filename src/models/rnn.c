@@ -1,28 +1,29 @@
 /* rnn.c - recurrent language models: Elman 1990 (rnn), Hochreiter and Schmidhuber 1997 (lstm), Cho et al. 2014 (gru). An
  * embedding, recurrent layers, a projection to the vocabulary; dropout only between them (Zaremba et al. 2014). Names are
  * those of PyTorch's word_language_model example. The state is carried from one segment of a text to the next, and no
- * gradient goes there: truncated back-propagation through time. */
+ * gradient goes there: truncated back-propagation through time. Networks in both directions predict masked tokens and
+ * labels. */
 #include "base/base.h"
 #include "models/models.h"
 #include "nn/carried_state.h"
 #include "nn/recurrent_layers.h"
 
 typedef struct rnn_config {
-    int vocab, context, embed, width, layers; /* embed 0: as wide as the state */
+    int vocab, context, embed, width, layers; /* embed 0: see embed_of */
     float drop;
     by_act act; /* of the cells of an rnn: tanh or relu */
     bool both, bias;
     arch_head head;
 } rnn_config;
 
-#define FIELDS                                                                              \
-    ARCH_INT_FIELD(rnn_config, vocab, "vocab_size", 10000, 1, 1 << 24, ARCH_ROLE_VOCAB),    \
-        ARCH_INT_FIELD(rnn_config, context, "bptt", 35, 1, 1 << 24, ARCH_ROLE_CONTEXT),     \
-        ARCH_INT_FIELD(rnn_config, embed, "embedding_size", 0, 1, 1 << 20, ARCH_ROLE_NONE), \
-        ARCH_INT_FIELD(rnn_config, width, "hidden_size", 200, 1, 1 << 20, ARCH_ROLE_WIDTH), \
-        ARCH_INT_FIELD(rnn_config, layers, "num_layers", 2, 1, 64, ARCH_ROLE_LAYERS),       \
-        ARCH_FLOAT_FIELD(rnn_config, drop, "dropout", 0.2, 0, 0.999, ARCH_ROLE_DROPOUT),    \
-        ARCH_BOOL_FIELD(rnn_config, both, "bidirectional", false),                          \
+#define FIELDS                                                                                       \
+    ARCH_INT_FIELD(rnn_config, vocab, "vocab_size", 10000, 1, 1 << 24, ARCH_ROLE_VOCAB),             \
+        ARCH_INT_FIELD(rnn_config, context, "bptt", 35, 1, 1 << 24, ARCH_ROLE_CONTEXT),              \
+        ARCH_INT_FIELD(rnn_config, embed, "embedding_size", 0, 1, 1 << 20, ARCH_ROLE_NONE),          \
+        ARCH_INT_FIELD(rnn_config, width, "hidden_size", 200, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
+        ARCH_INT_FIELD(rnn_config, layers, "num_layers", 2, 1, 64, ARCH_ROLE_LAYERS),                \
+        ARCH_FLOAT_FIELD(rnn_config, drop, "dropout", 0.2, 0, 0.999, ARCH_ROLE_DROPOUT),             \
+        {"bidirectional", ARCH_FIELD_BOOL, offsetof(rnn_config, both), false, 0, 1, ARCH_ROLE_BOTH}, \
         ARCH_BOOL_FIELD(rnn_config, bias, "bias", true), ARCH_TIED_FIELD(rnn_config)
 
 static const arch_field gated_fields[] = {FIELDS};
@@ -54,18 +55,25 @@ static void adjust(const char *preset, void *config)
         }
 }
 
+/* What the last layer gives at a position. */
+static int features_of(const rnn_config *c)
+{
+    return c->both ? 2 * c->width : c->width;
+}
+
+/* A table that is also the head is as wide as the features. */
 static int embed_of(const rnn_config *c)
 {
-    return c->embed > 0 ? c->embed : c->width;
+    return c->embed > 0 ? c->embed : c->head.tied ? features_of(c) : c->width;
 }
 
 static by_status check(const void *config)
 {
     const rnn_config *c = config;
-    if (c->head.tied && !c->both && embed_of(c) != c->width)
+    if (c->head.tied && embed_of(c) != features_of(c))
         return base_fail(BY_ERR_ARGUMENT,
-                         "tie_word_embeddings: embedding_size (%d) and hidden_size (%d) must be equal",
-                         embed_of(c), c->width);
+                         "tie_word_embeddings: embedding_size (%d) must be %shidden_size (%d)", embed_of(c),
+                         c->both ? "twice the " : "the ", c->width);
     return BY_OK;
 }
 
@@ -142,18 +150,19 @@ static void put_words(by_graph *g, by_model_io *io, const arch_top *top, const a
 {
     const rnn_config *c = top->config;
     const int64_t vocab = c->vocab;
-    if (c->both) {
+    if (c->both && io->task == BY_TASK_LM) {
         by_io_return(io, "logits",
                      by_graph_fail(g, "a bidirectional network sees the token that it is to predict"));
         return;
     }
-    by_tensor *weights = top->head.own ? words(g, row->name, vocab, c->width) : top->table;
+    by_tensor *weights = top->head.own ? words(g, row->name, vocab, features_of(c)) : top->table;
     by_tensor *bias = by_param(g, "decoder.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0});
     arch_lm_head(g, io, by_io_output(io, "features"), weights, bias);
 }
 
 static const arch_head_row heads[] = {
     {BY_TASK_LM, put_words, "decoder.weight", 0},
+    {BY_TASK_MLM, put_words, "decoder.weight", 0},
     {BY_TASK_CLASSIFY, arch_put_label, "classifier", 0},
     {BY_TASK_TAG, arch_put_tag, "classifier", 0},
     {.put = NULL},
@@ -205,6 +214,7 @@ const arch_family arch_rnn = {
     .family = "rnn",
     .title = "recurrent network (Elman 1990)",
     .classes = {[BY_TASK_LM] = "RNNForCausalLM",
+                [BY_TASK_MLM] = "RNNForMaskedLM",
                 [BY_TASK_CLASSIFY] = "RNNForSequenceClassification",
                 [BY_TASK_TAG] = "RNNForTokenClassification",
                 [BY_TASK_FEATURES] = "RNNModel"},
@@ -219,6 +229,7 @@ const arch_family arch_lstm = {
     .family = "lstm",
     .title = "LSTM (Hochreiter and Schmidhuber 1997)",
     .classes = {[BY_TASK_LM] = "LSTMForCausalLM",
+                [BY_TASK_MLM] = "LSTMForMaskedLM",
                 [BY_TASK_CLASSIFY] = "LSTMForSequenceClassification",
                 [BY_TASK_TAG] = "LSTMForTokenClassification",
                 [BY_TASK_FEATURES] = "LSTMModel"},
@@ -233,6 +244,7 @@ const arch_family arch_gru = {
     .family = "gru",
     .title = "GRU (Cho et al. 2014)",
     .classes = {[BY_TASK_LM] = "GRUForCausalLM",
+                [BY_TASK_MLM] = "GRUForMaskedLM",
                 [BY_TASK_CLASSIFY] = "GRUForSequenceClassification",
                 [BY_TASK_TAG] = "GRUForTokenClassification",
                 [BY_TASK_FEATURES] = "GRUModel"},

@@ -12,10 +12,10 @@ enum { MAX_LAYERS = 8 };
 typedef enum attention_kind { ADDITIVE, NONE, DOT, GENERAL, CONCAT } attention_kind; /* as arch_choice_word */
 
 typedef struct seq2seq_config {
-    int vocab, target_vocab, context, embed, width, layers, pad;
+    int vocab, target_vocab, context, embed, width, encoder_width, layers, pad;
     int cell, attention;
     float drop;
-    bool both, feeding, shared;
+    bool both, feeding, readout, shared;
     arch_head head;
 } seq2seq_config;
 
@@ -28,6 +28,8 @@ static const arch_field fields[] = {
     INT(context, "max_length", 256, 1, 1 << 16, ARCH_ROLE_CONTEXT),
     INT(embed, "embedding_size", 0, 1, 1 << 20, ARCH_ROLE_NONE), /* 0: half the width */
     INT(width, "hidden_size", 512, 2, 1 << 20, ARCH_ROLE_WIDTH),
+    INT(encoder_width, "encoder_hidden_size", 0, 1, 1 << 20,
+        ARCH_ROLE_NONE), /* of a direction; 0: see there */
     INT(layers, "num_layers", 1, 1, MAX_LAYERS, ARCH_ROLE_LAYERS),
     INT(pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
     ARCH_CHOICE_FIELD(seq2seq_config, cell, "cell", ARCH_ROLE_CELL),
@@ -35,6 +37,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(seq2seq_config, drop, "dropout", 0.3, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_BOOL_FIELD(seq2seq_config, both, "bidirectional", true),
     ARCH_BOOL_FIELD(seq2seq_config, feeding, "input_feeding", true),
+    ARCH_BOOL_FIELD(seq2seq_config, readout, "readout", true),
     {"share_encoder_decoder_embeddings", ARCH_FIELD_BOOL, offsetof(seq2seq_config, shared), true, 0, 1,
      ARCH_ROLE_SHARED},
     ARCH_TIED_FIELD(seq2seq_config),
@@ -58,9 +61,21 @@ static int64_t embed_of(const seq2seq_config *c)
     return c->embed > 0 ? c->embed : c->width / 2;
 }
 
+/* One direction of the encoder. The products of "dot" need a memory as wide as the decoder's states. */
+static int64_t encoder_of(const seq2seq_config *c)
+{
+    return c->encoder_width > 0 ? c->encoder_width : c->attention == DOT && c->both ? c->width / 2 : c->width;
+}
+
 static int64_t memory_of(const seq2seq_config *c)
 {
-    return c->both ? 2 * (int64_t)c->width : c->width;
+    return (c->both ? 2 : 1) * encoder_of(c);
+}
+
+/* What the logits are read off. */
+static int64_t features_of(const seq2seq_config *c)
+{
+    return c->readout ? embed_of(c) : c->width;
 }
 
 /* What enters the cell beside the embedding: the context, the attentional vector of the step before, or nothing. */
@@ -72,11 +87,16 @@ static int64_t fed_of(const seq2seq_config *c)
 static by_status check(const void *config)
 {
     const seq2seq_config *c = config;
-    if (c->attention == DOT && c->both)
+    if (c->attention == DOT && memory_of(c) != c->width)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "attention \"dot\" needs encoder states as wide as the decoder's, not %lld and %d; "
+                         "\"general\" has no such limit",
+                         (long long)memory_of(c), c->width);
+    if (c->head.tied && features_of(c) != embed_of(c))
         return base_fail(
             BY_ERR_ARGUMENT,
-            "attention \"dot\" needs encoder states as wide as the decoder's: bidirectional must "
-            "be false; \"general\" has no such limit");
+            "tie_word_embeddings without readout: embedding_size (%lld) and hidden_size (%d) must be equal",
+            (long long)embed_of(c), c->width);
     if (c->shared && c->target_vocab && c->target_vocab != c->vocab)
         return base_fail(BY_ERR_FORMAT,
                          "decoder_vocab_size %d is not vocab_size %d, but "
@@ -98,15 +118,16 @@ static by_tensor *embed(by_graph *g, const seq2seq_config *c, by_tensor *table, 
     return by_dropout(g, by_gather_padded(g, table, tokens, c->pad), c->drop);
 }
 
-/* The state that layer i of the decoder begins with. A bidirectional encoder has two, which the bridge joins. */
+/* The state that layer i of the decoder begins with. The bridge joins the two of a bidirectional encoder, and makes those
+ * of another width fit. */
 static by_tensor *bridge(by_graph *g, const seq2seq_config *c, const char *name, int i, by_tensor **last,
                          by_act act)
 {
     char scope[32];
-    if (!c->both)
+    if (!c->both && memory_of(c) == c->width)
         return last[i];
     base_format(scope, sizeof scope, "bridge.%s.%d", name, i);
-    by_tensor *x = by_concat(g, (by_tensor *[]){last[2 * i], last[2 * i + 1]}, 2, 1);
+    by_tensor *x = c->both ? by_concat(g, (by_tensor *[]){last[2 * i], last[2 * i + 1]}, 2, 1) : last[i];
     return nn_linear(g, scope, x, &(nn_linear_spec){.out = c->width, .act = act});
 }
 
@@ -127,7 +148,7 @@ static source encode(by_graph *g, const seq2seq_config *c, by_model_io *io, by_t
     x = nn_recurrent(g, "encoder.rnn", x,
                      &(nn_recurrent_spec){.cell = cell_of(c),
                                           .layers = c->layers,
-                                          .width = c->width,
+                                          .width = encoder_of(c),
                                           .both = c->both,
                                           .dropout = c->drop,
                                           .mask = s.mask,
@@ -330,20 +351,6 @@ static given step(by_graph *g, const seq2seq_config *c, const source *s, by_tens
     return y;
 }
 
-/* Joins (B, 1, C) of n positions: (B, n, C). */
-static by_tensor *join(by_graph *g, by_tensor **parts, int n)
-{
-    enum { MOST = 12 };
-    int count = 0;
-    while (n > 1) {
-        count = 0;
-        for (int i = 0; i < n; i += MOST)
-            parts[count++] = n - i == 1 ? parts[i] : by_concat(g, parts + i, BY_MIN(MOST, n - i), 1);
-        n = count;
-    }
-    return parts[0];
-}
-
 /* All positions, one after the other. */
 static given unroll(by_graph *g, const seq2seq_config *c, const source *s, by_tensor *x, by_tensor *mask,
                     carried *now)
@@ -362,9 +369,9 @@ static given unroll(by_graph *g, const seq2seq_config *c, const source *s, by_te
         list[n + t] = one.context;
         list[2 * n + t] = one.weights;
     }
-    y.state = join(g, list, n);
-    y.context = join(g, list + n, n);
-    y.weights = join(g, list + 2 * n, n);
+    y.state = nn_concat(g, list, n, 1);
+    y.context = nn_concat(g, list + n, n, 1);
+    y.weights = nn_concat(g, list + 2 * n, n, 1);
     base_free(list);
     return y;
 }
@@ -377,7 +384,21 @@ static void keep_weights(by_graph *g, by_model_io *io, by_tensor *weights)
                            (int64_t[]){by_dim(weights, 0), 1, by_dim(weights, 1), by_dim(weights, 2)});
 }
 
-/* Tokens (B, T) -> what the logits are read off: (B, T, E), or with Luong's attention (B, T, H). */
+/* What a deep output layer sees of a position (Pascanu et al. 2014): the state, what it attended to, and the token before. With
+ * Luong's attention the attentional vector has seen all that. x (B, T, E). */
+static by_tensor *read_out(by_graph *g, const seq2seq_config *c, const given *y, by_tensor *x)
+{
+    if (c->attention == ADDITIVE)
+        x = by_concat(g, (by_tensor *[]){y->state, y->context, x}, 3, 2);
+    else if (c->attention == NONE)
+        x = by_concat(g, (by_tensor *[]){y->state, x}, 2, 2);
+    else
+        x = y->context;
+    return nn_linear(g, "decoder.readout", by_dropout(g, x, c->drop),
+                     &(nn_linear_spec){.out = embed_of(c), .act = BY_TANH});
+}
+
+/* Tokens (B, T) -> what the logits are read off: (B, T, E), or without a readout (B, T, H). */
 static by_tensor *decode(by_graph *g, const seq2seq_config *c, by_model_io *io, by_tensor *table,
                          const source *s)
 {
@@ -394,26 +415,20 @@ static by_tensor *decode(by_graph *g, const seq2seq_config *c, by_model_io *io, 
     }
     end(g, c, io, s, &now, x);
     keep_weights(g, io, y.weights);
-    if (c->attention == ADDITIVE)
-        x = by_concat(g, (by_tensor *[]){y.state, y.context, x}, 3, 2);
-    else if (c->attention == NONE)
-        x = by_concat(g, (by_tensor *[]){y.state, x}, 2, 2);
-    else
-        x = y.context;
-    x = nn_linear(g, "decoder.readout", by_dropout(g, x, c->drop),
-                  &(nn_linear_spec){.out = embed_of(c), .act = BY_TANH});
+    const bool luong = c->attention != NONE && c->attention != ADDITIVE;
+    x = c->readout ? read_out(g, c, &y, x) : luong ? y.context : y.state;
     return by_dropout(g, x, c->drop);
 }
 
-static by_tensor *words(by_graph *g, const seq2seq_config *c, const char *name, int64_t rows)
+static by_tensor *words(by_graph *g, const char *name, int64_t rows, int64_t width)
 {
-    return by_param(g, name, 2, (int64_t[]){rows, embed_of(c)}, (by_init){BY_INIT_UNIFORM, 0.1f});
+    return by_param(g, name, 2, (int64_t[]){rows, width}, (by_init){BY_INIT_UNIFORM, 0.1f});
 }
 
 static void write_tokens(by_graph *g, const seq2seq_config *c, by_model_io *io, by_tensor *table)
 {
     const int64_t vocab = by_dim(table, 0);
-    by_tensor *weights = c->head.own ? words(g, c, "output.weight", vocab) : table;
+    by_tensor *weights = c->head.own ? words(g, "output.weight", vocab, features_of(c)) : table;
     by_tensor *bias = by_param(g, "output.bias", 1, &vocab, (by_init){BY_INIT_ZERO, 0});
     if (io->part != BY_PART_ENCODER)
         arch_lm_head(g, io, by_io_output(io, "features"), weights, bias);
@@ -423,8 +438,9 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const seq2seq_config *c = config;
     const int64_t vocab = c->shared || !c->target_vocab ? c->vocab : c->target_vocab;
-    by_tensor *table = words(g, c, c->shared ? "embedding.weight" : "encoder.embedding.weight", c->vocab);
-    by_tensor *target = c->shared ? table : words(g, c, "decoder.embedding.weight", vocab);
+    by_tensor *table =
+        words(g, c->shared ? "embedding.weight" : "encoder.embedding.weight", c->vocab, embed_of(c));
+    by_tensor *target = c->shared ? table : words(g, "decoder.embedding.weight", vocab, embed_of(c));
     source s = {.memory = NULL};
     if (io->part != BY_PART_DECODER) {
         s = encode(g, c, io, table);

@@ -9,11 +9,14 @@ static by_run_spec run_spec(const by_finetune_spec *s)
 {
     by_schedule_spec schedule = s->schedule;
     if (schedule.rate < 0)
-        schedule.rate = 3e-5;
+        schedule.rate = s->adapter ? 3e-4 : 3e-5;
     return (by_run_spec){
         .init_from = s->model,
         .dtype = s->dtype,
         .stochastic_rounding = s->stochastic_rounding,
+        .adapter = s->adapter,
+        .lora = s->lora,
+        .weights = s->weights,
         .shape = {.dropout = s->dropout},
         .data = &s->data,
         .data_count = 1,
@@ -27,7 +30,7 @@ static by_run_spec run_spec(const by_finetune_spec *s)
                       .label_words = s->seq2seq.label_words},
         .seq = s->work.limit,
         .batch_tokens = s->seq2seq.batch_tokens,
-        .label_smoothing = s->seq2seq.label_smoothing,
+        .label_smoothing = s->label_smoothing,
         .accumulate = s->accumulate,
         .steps = s->steps,
         .epochs = s->epochs,
@@ -65,7 +68,7 @@ static by_status write_texts(by_device *d, const by_finetune_spec *s, by_text_re
                                .progress = s->seq2seq.wrote,
                                .cancelled = s->cancelled,
                                .user = s->user};
-    by_model *m = by_model_open(d, s->out, &(by_model_spec){.dtype = s->dtype});
+    by_model *m = by_model_open(d, s->out, &(by_model_spec){.dtype = s->dtype, .weights = s->weights});
     by_tokenizer *t = m ? by_tokenizer_load(s->out) : NULL;
     by_status status = t ? by_text_evaluate(m, t, s->out, &s->eval_data, 1, &spec, out) : base_error_status();
     by_tokenizer_free(t);
@@ -90,7 +93,7 @@ by_status train_finetune_seq2seq(by_device *d, const by_finetune_spec *spec, by_
     *out = (by_finetune_result){.steps = r.steps,
                                 .resumed_from = r.resumed_from,
                                 .parameters = r.parameters,
-                                .trained = r.parameters,
+                                .trained = r.trained,
                                 .best_step = evaluated ? r.best_step : r.steps,
                                 .loss = r.loss,
                                 .seconds = r.seconds,

@@ -9,6 +9,10 @@ static const by_recipe recipes[] = {
      "bpe:6000 --batch-tokens 2048 --label-smoothing 0.1 --learning-rate 2e-3 --warmup-steps 500 "
      "--adam-beta2 "
      "0.98 --weight-decay 0.0001 --epochs 10"},
+    {"multi30k-gru", "the same captions with recurrent layers and additive attention",
+     "--model rnn-seq2seq --preset small --cell gru --attention additive --dropout 0.3 --tokenizer bpe:6000 "
+     "--batch-tokens 2048 --label-smoothing 0.1 --learning-rate 2e-3 --warmup-steps 500 --epochs 8 "
+     "--average 3 --bf16"},
     {"transformer-base", "Vaswani et al. 2017, the base model of WMT",
      "--model transformer --no-pre-norm --layers 6 --width 512 --heads 8 --inner 2048 --dropout 0.1 "
      "--tokenizer "
