@@ -210,13 +210,79 @@ static void test_bad_processors(void **state)
         assert_null(processor(bad[i]));
 }
 
+/* A processor that is written and read again prepares the same values, also for grey pictures. */
+static void test_saved_processor(void **state)
+{
+    static const char *const files[] = {
+        "{\"image_processor_type\": \"DeiTImageProcessor\", \"size\": 12, \"crop_size\": 8}",
+        "{\"image_processor_type\": \"CLIPImageProcessor\", \"size\": {\"shortest_edge\": 9}, \"crop_size\": "
+        "7}",
+        "{\"size\": 8, \"image_mean\": [0.25], \"image_std\": [0.5]}",
+        "{\"image_processor_type\": \"ImageGPTImageProcessor\", \"size\": 4, \"clusters\": "
+        "[[-1,-1,-1],[0.1,0.5,1]]}"};
+    (void)state;
+    for (int i = 0; i < BY_COUNT(files); i++) {
+        by_image *m = noise(17, 13, i == 0 ? BY_PIXELS_GREY : BY_PIXELS_RGB);
+        by_processor *p = processor(files[i]);
+        by_prepared x[2];
+        assert_non_null(p);
+        assert_int_equal(by_processor_channels(p), i == 2 ? 1 : 3);
+        assert_int_equal(by_processor_apply(p, m, &x[0]), BY_OK);
+        assert_int_equal(by_processor_save(p, folder), BY_OK);
+        by_processor_free(p);
+        p = by_processor_open(folder);
+        assert_non_null(p);
+        assert_int_equal(by_processor_apply(p, m, &x[1]), BY_OK);
+        const size_t n = (size_t)(x[0].channels * x[0].height * x[0].width);
+        assert_int_equal(x[0].channels, x[1].channels);
+        if (x[0].values)
+            assert_memory_equal(x[0].values, x[1].values, n * sizeof(float));
+        else
+            assert_memory_equal(x[0].ids, x[1].ids, n * sizeof(int32_t));
+        by_prepared_free(&x[0]);
+        by_prepared_free(&x[1]);
+        by_processor_free(p);
+        by_image_free(m);
+    }
+}
+
+static void test_processor_size(void **state)
+{
+    (void)state;
+    int height, width;
+    by_processor *p =
+        processor("{\"image_processor_type\": \"DeiTImageProcessor\", \"size\": 256, \"crop_size\": 224}");
+    assert_int_equal(by_processor_set_size(p, 384, 384), BY_OK);
+    by_processor_size(p, &height, &width);
+    assert_int_equal(height, 384);
+    by_image *m = noise(500, 439, BY_PIXELS_RGB), *shaped = by_processor_shape(p, m);
+    by_image *sized = by_image_resize(m, 439, 439, BY_FILTER_BICUBIC); /* 256 * 384 / 224 */
+    by_image *cut = by_image_crop(sized, 27, 27, 384, 384);
+    assert_same(shaped, cut);
+    by_image_free(m);
+    by_image_free(shaped);
+    by_image_free(sized);
+    by_image_free(cut);
+    by_processor_free(p);
+    p = by_processor_new(&(by_processor_spec){.channels = 1, .height = 2, .width = 2});
+    by_image *grey = by_image_new(2, 2, BY_PIXELS_GREY);
+    float values[4];
+    ((uint8_t *)grey->pixels)[3] = 255;
+    assert_int_equal(by_processor_values(p, grey, values), BY_OK);
+    assert_true(values[0] == -1 && values[3] == 1);
+    by_image_free(grey);
+    by_processor_free(p);
+    assert_null(by_processor_new(&(by_processor_spec){.channels = 2, .height = 2, .width = 2}));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_resize),
         cmocka_unit_test(test_crop),           cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_bad_processors),
+        cmocka_unit_test(test_bad_processors), cmocka_unit_test(test_saved_processor),
+        cmocka_unit_test(test_processor_size),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -48,6 +48,10 @@ BY_API const char *by_image_formats(void);
 /* Writes a PNG file of 8-bit grey, grey with alpha, RGB or RGBA pixels, replaced atomically. */
 BY_API by_status by_image_write_png(const by_image *m, const char *path);
 
+/* Puts pictures of one size, grey or RGB, on a white page with `columns` in a row, each pixel `scale` pixels wide. Returns NULL on
+ * failure. */
+BY_API by_image *by_image_grid(const by_image *const *list, int count, int columns, int scale);
+
 /* Resampling filters with the numbers of Pillow and preprocessor_config.json. All but the first widen when a picture
  * shrinks (antialiasing). */
 typedef enum by_filter {
@@ -69,6 +73,19 @@ BY_API by_image *by_image_crop(const by_image *m, int left, int top, int width, 
 BY_API by_status by_interpolate(const float *in, int planes, int height, int width, float *out,
                                 int out_height, int out_width, by_filter filter, bool antialias);
 
+/* ---- palettes --------------------------------------------------------------------------------- */
+
+enum { BY_MAX_COLOURS = 65535 };
+typedef struct by_palette_spec {
+    int colours;   /* at most */
+    uint64_t seed; /* of the first centres */
+    int threads;   /* 0: all cores. The result does not depend on it */
+} by_palette_spec;
+/* Learns a palette from `count` RGB pixels by k-means: *colours of them, fewer than asked for where the pixels have fewer, as
+ * (colours, 3) in [-1, 1], the darkest first. `palette` has room for spec->colours. */
+BY_API by_status by_palette_learn(const uint8_t *rgb, int64_t count, const by_palette_spec *spec, float *palette,
+                                  int *colours);
+
 /* ---- processors ------------------------------------------------------------------------------- */
 
 /* What preprocessor_config.json says: resize, crop, rescale, normalise, or choose the nearest colour of a palette.
@@ -76,19 +93,47 @@ BY_API by_status by_interpolate(const float *in, int planes, int height, int wid
 typedef struct by_processor by_processor;
 /* Opens preprocessor_config.json of a model directory, in today's and earlier spellings. Returns NULL on failure. */
 BY_API by_processor *by_processor_open(const char *dir);
+/* A processor that resizes as ViT's does and brings values to [-1, 1], or as ImageGPT's to the colours of a palette, which
+ * is copied. Returns NULL on failure. */
+typedef struct by_processor_spec {
+    int channels; /* 1 or 3 */
+    int height, width;
+    const float *palette; /* (colours, 3) in [-1, 1]; NULL: none */
+    int colours;
+} by_processor_spec;
+BY_API by_processor *by_processor_new(const by_processor_spec *spec);
 BY_API void by_processor_free(by_processor *p);
+/* Writes preprocessor_config.json, replaced atomically. */
+BY_API by_status by_processor_save(const by_processor *p, const char *dir);
 /* The size of prepared pictures; 0 and 0: it depends on the picture (no fixed size and no crop). */
 BY_API void by_processor_size(const by_processor *p, int *height, int *width);
+/* Changes that size. What a picture is resized to before a crop changes by the same factor. */
+BY_API by_status by_processor_set_size(by_processor *p, int height, int width);
+BY_API int by_processor_channels(const by_processor *p); /* 3, or 1 for image_mean with one number */
+BY_API by_filter by_processor_filter(const by_processor *p);
+BY_API void by_processor_fill(const by_processor *p, uint8_t out[3]); /* the colour that becomes 0 */
 BY_API int by_processor_colours(const by_processor *p); /* entries of the palette; 0: there is none */
 
-/* A prepared picture: `values` (3, height, width), or with a palette `ids` (height * width). */
+/* A prepared picture: `values` (channels, height, width), or with a palette `ids` (height * width). */
 typedef struct by_prepared {
-    int height, width;
+    int channels, height, width;
     float *values;
     int32_t *ids;
 } by_prepared;
+/* Prepares an RGB or grey picture. */
 BY_API by_status by_processor_apply(const by_processor *p, const by_image *m, by_prepared *out);
 BY_API void by_prepared_free(by_prepared *x); /* resets it to zero */
+/* The two halves of it, between which training pictures are augmented: a new picture with the channels and the size of the processor
+ * (NULL on failure), and its values (channels, height, width). */
+BY_API by_image *by_processor_shape(const by_processor *p, const by_image *m);
+BY_API by_status by_processor_values(const by_processor *p, const by_image *m, float *out);
+
+/* For models of pixels: the tokens of a picture in raster order, which are colours of the palette or else the values of its
+ * channels, side by side. */
+BY_API int64_t by_processor_tokens(const by_processor *p); /* of a picture; 0: its size is not fixed */
+BY_API by_status by_processor_encode(const by_processor *p, const by_image *m, int32_t *tokens);
+/* The picture of such tokens. Returns NULL on failure. */
+BY_API by_image *by_processor_decode(const by_processor *p, const int32_t *tokens);
 
 #ifdef __cplusplus
 }

@@ -157,14 +157,12 @@ static void pixel_rgba(const by_image *m, size_t i, uint8_t out[4])
     }
 }
 
-/* Luma of ITU-R 601-2 in 16-bit fixed point. */
-static uint8_t luma(const uint8_t *rgb)
+uint8_t image_luma(const uint8_t *rgb)
 {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-/* Takes m; returns it or a converted copy. */
-static by_image *convert(by_image *m, by_pixels format)
+by_image *image_convert(by_image *m, by_pixels format)
 {
     if (format == BY_PIXELS_NATIVE || format == m->format)
         return m;
@@ -174,7 +172,7 @@ static by_image *convert(by_image *m, by_pixels format)
         uint8_t rgba[4], *out = (uint8_t *)to->pixels + i * (size_t)to->channels;
         pixel_rgba(m, i, rgba);
         if (format == BY_PIXELS_GREY)
-            *out = rgba[0] == rgba[1] && rgba[1] == rgba[2] ? rgba[0] : luma(rgba);
+            *out = rgba[0] == rgba[1] && rgba[1] == rgba[2] ? rgba[0] : image_luma(rgba);
         else
             memcpy(out, rgba, (size_t)to->channels);
     }
@@ -277,7 +275,7 @@ by_image *by_image_decode(const void *bytes, size_t size, const by_image_spec *s
             base_fail_context("%s", formats[i].name);
             return NULL;
         }
-        m = convert(m, spec->format);
+        m = image_convert(m, spec->format);
         return m && spec->upright ? turn(m) : m;
     }
     base_fail(BY_ERR_FORMAT, "this is no PNG, JPEG, WebP or GIF file");

@@ -33,6 +33,10 @@ by_image *image_gif_decode(const image_source *s);
 /* The EXIF orientation in an APP1 segment or eXIf chunk that begins with the TIFF header; 1 if there is none. */
 int image_exif_orientation(const uint8_t *tiff, size_t size);
 
+/* Takes m over; returns it, or a copy in another format: RGB, RGBA or grey. NULL on failure. */
+by_image *image_convert(by_image *m, by_pixels format);
+
+uint8_t image_luma(const uint8_t *rgb); /* ITU-R 601-2 in 16-bit fixed point */
 int image_channels(by_pixels format);
 size_t image_sample_bytes(by_pixels format);
 /* BY_ERR_FORMAT for an empty picture or one of more pixels than allowed. */

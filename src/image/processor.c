@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "image/palette.h"
 #include "image/picture.h"
 
 typedef struct image_size {
@@ -12,7 +13,11 @@ typedef struct image_size {
     int longest;       /* the longer side is no longer than this; 0: no limit */
 } image_size;
 
+typedef struct processor_type processor_type;
+
 struct by_processor {
+    const processor_type *type;
+    int channels; /* 1 or 3 */
     bool resizes, crops, rescales, normalises;
     image_size size, crop;
     by_filter filter;
@@ -21,16 +26,17 @@ struct by_processor {
     double mean[3], std[3];
     int colours;
     float *clusters; /* (colours, 3) in [-1, 1] */
+    image_palette *palette;
 };
 
 /* What a type of processor does where the file does not say it. */
-typedef struct processor_type {
+struct processor_type {
     const char *name; /* of the class, without ImageProcessor, ImageProcessorFast or FeatureExtractor */
     int size, crop;   /* crop 0: no crop */
     bool square;      /* `size` as a number means both sides; otherwise the shorter one */
     by_filter filter;
     double mean[3], std[3];
-} processor_type;
+};
 
 #define HALVES        \
     {                 \
@@ -51,7 +57,7 @@ static const processor_type types[] = {
      BY_FILTER_BICUBIC,
      {0.48145466, 0.4578275, 0.40821073},
      {0.26862954, 0.26130258, 0.27577711}},
-    {"ImageGPT", 256, 0, true, BY_FILTER_BILINEAR, HALVES, HALVES},
+    {"ImageGPT", 256, 0, true, BY_FILTER_BILINEAR, HALVES, HALVES}, /* the last: that of palettes */
 };
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -108,18 +114,23 @@ static by_status read_size(const cJSON *json, const char *key, int fallback, boo
     return exact || out->shortest > 0 ? BY_OK : base_fail(BY_ERR_FORMAT, "%s names no size", key);
 }
 
-static by_status read_three(const cJSON *json, const char *key, const double fallback[3], double out[3])
+/* One number for each channel: 3, or 1 in a list of one; a number alone is that of all channels. */
+static by_status read_each(const cJSON *json, const char *key, const double fallback[3], double out[3],
+                           int *channels)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, key);
+    const bool one = cJSON_IsArray(list) && cJSON_GetArraySize(list) == 1;
     memcpy(out, fallback, 3 * sizeof *out);
     if (!list || cJSON_IsNull(list))
         return BY_OK;
     for (int i = 0; i < 3; i++) {
-        const cJSON *v = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, i) : list; /* one number for all */
+        const cJSON *v = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, one ? 0 : i) : list;
         if (!cJSON_IsNumber(v))
-            return base_fail(BY_ERR_FORMAT, "%s does not have three numbers", key);
+            return base_fail(BY_ERR_FORMAT, "%s does not have one or three numbers", key);
         out[i] = v->valuedouble;
     }
+    if (cJSON_IsArray(list))
+        *channels = one ? 1 : 3;
     return BY_OK;
 }
 
@@ -148,16 +159,19 @@ static by_status read_clusters(by_processor *p, const cJSON *json)
 }
 
 /* The palette lies in [-1, 1]: pictures are brought there whatever the normalisation. */
-static void use_palette(by_processor *p)
+static by_status use_palette(by_processor *p)
 {
+    p->channels = 3;
     p->rescales = p->offset = true;
     p->factor = 1 / 127.5;
     p->normalises = false;
+    p->palette = image_palette_new(p->clusters, p->colours);
+    return p->palette ? BY_OK : BY_ERR_MEMORY;
 }
 
 static by_status read_config(by_processor *p, const cJSON *json)
 {
-    const processor_type *t = find_type(json);
+    const processor_type *t = p->type = find_type(json);
     int64_t filter;
     BY_TRY(base_json_bool(json, "do_resize", true, &p->resizes));
     BY_TRY(base_json_bool(json, "do_center_crop", t->crop > 0, &p->crops));
@@ -171,15 +185,62 @@ static by_status read_config(by_processor *p, const cJSON *json)
     p->filter = (by_filter)filter;
     BY_TRY(base_json_double(json, "rescale_factor", 1.0 / 255, 0, 1e6, &p->factor));
     BY_TRY(base_json_bool(json, "rescale_offset", false, &p->offset));
-    BY_TRY(read_three(json, "image_mean", t->mean, p->mean));
-    BY_TRY(read_three(json, "image_std", t->std, p->std));
+    int of_mean = 3, of_std = 3;
+    BY_TRY(read_each(json, "image_mean", t->mean, p->mean, &of_mean));
+    BY_TRY(read_each(json, "image_std", t->std, p->std, &of_std));
+    if (of_mean != of_std)
+        return base_fail(BY_ERR_FORMAT, "image_mean and image_std have different numbers of channels");
+    p->channels = of_mean;
     for (int c = 0; c < 3; c++)
         if (p->normalises && !(p->std[c] > 0))
             return base_fail(BY_ERR_FORMAT, "image_std is not positive");
     BY_TRY(read_clusters(p, json));
-    if (p->colours)
-        use_palette(p);
-    return BY_OK;
+    return p->colours ? use_palette(p) : BY_OK;
+}
+
+static by_status copy_palette(by_processor *p, const by_processor_spec *spec)
+{
+    if (!spec->palette)
+        return BY_OK;
+    if (spec->colours < 1 || spec->colours > BY_MAX_COLOURS)
+        return base_fail(BY_ERR_ARGUMENT, "a palette of %d colours is not possible", spec->colours);
+    p->type = &types[BY_COUNT(types) - 1];
+    p->colours = spec->colours;
+    p->clusters = base_alloc_zero((size_t)spec->colours * 3, sizeof *p->clusters);
+    if (!p->clusters)
+        return BY_ERR_MEMORY;
+    memcpy(p->clusters, spec->palette, (size_t)spec->colours * 3 * sizeof *p->clusters);
+    return use_palette(p);
+}
+
+by_processor *by_processor_new(const by_processor_spec *spec)
+{
+    const int h = spec ? spec->height : 0, w = spec ? spec->width : 0;
+    if (!spec || (spec->channels != 1 && spec->channels != 3) || h < 1 || w < 1 || h > 1 << 16 ||
+        w > 1 << 16) {
+        spec ? base_fail(BY_ERR_ARGUMENT,
+                         "a processor makes pictures of 1 or 3 channels and up to 65536 pixels a side")
+             : base_fail_missing("by_processor_spec");
+        return NULL;
+    }
+    by_processor *p = base_alloc_zero(1, sizeof *p);
+    if (!p)
+        return NULL;
+    *p = (by_processor){.type = &types[0],
+                        .channels = spec->channels,
+                        .resizes = true,
+                        .rescales = true,
+                        .normalises = true,
+                        .size = {.height = h, .width = w},
+                        .crop = {.height = h, .width = w},
+                        .filter = types[0].filter,
+                        .factor = 1.0 / 255};
+    memcpy(p->mean, types[0].mean, sizeof p->mean);
+    memcpy(p->std, types[0].std, sizeof p->std);
+    if (copy_palette(p, spec) == BY_OK)
+        return p;
+    by_processor_free(p);
+    return NULL;
 }
 
 by_processor *by_processor_open(const char *dir)
@@ -205,6 +266,7 @@ void by_processor_free(by_processor *p)
 {
     if (!p)
         return;
+    image_palette_free(p->palette);
     base_free(p->clusters);
     base_free(p);
 }
@@ -219,6 +281,101 @@ void by_processor_size(const by_processor *p, int *height, int *width)
 int by_processor_colours(const by_processor *p)
 {
     return p->colours;
+}
+
+int by_processor_channels(const by_processor *p)
+{
+    return p->channels;
+}
+
+by_filter by_processor_filter(const by_processor *p)
+{
+    return p->filter;
+}
+
+void by_processor_fill(const by_processor *p, uint8_t out[3])
+{
+    for (int c = 0; c < 3; c++)
+        out[c] = p->normalises ? (uint8_t)BY_MAX(0, BY_MIN(255, rint(255 * p->mean[c]))) : 128;
+}
+
+/* What is resized before a crop keeps its ratio to the crop. */
+static int scaled(int side, int from, int to)
+{
+    return BY_MAX((int)rint((double)side * to / from), to);
+}
+
+by_status by_processor_set_size(by_processor *p, int height, int width)
+{
+    if (!p || height < 1 || width < 1 || height > 1 << 16 || width > 1 << 16)
+        return p ? base_fail(BY_ERR_ARGUMENT, "pictures of %d x %d pixels are not possible", width, height)
+                 : base_fail_missing("processor");
+    if (p->crops && p->size.shortest)
+        p->size.shortest = scaled(p->size.shortest, p->crop.height, height);
+    else if (p->crops)
+        p->size = (image_size){.height = scaled(p->size.height, p->crop.height, height),
+                               .width = scaled(p->size.width, p->crop.width, width)};
+    else
+        p->size = (image_size){.height = height, .width = width};
+    p->crop = (image_size){.height = height, .width = width};
+    p->resizes = true;
+    return BY_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static bool put_size(cJSON *json, const char *key, const image_size *s)
+{
+    cJSON *o = cJSON_AddObjectToObject(json, key);
+    if (s->shortest)
+        return o && cJSON_AddNumberToObject(o, "shortest_edge", s->shortest) &&
+               (!s->longest || cJSON_AddNumberToObject(o, "longest_edge", s->longest));
+    return o && cJSON_AddNumberToObject(o, "height", s->height) &&
+           cJSON_AddNumberToObject(o, "width", s->width);
+}
+
+static bool put_each(cJSON *json, const char *key, const double *values, int channels)
+{
+    return base_json_put(json, key, cJSON_CreateDoubleArray(values, channels));
+}
+
+static bool put_clusters(cJSON *json, const by_processor *p)
+{
+    cJSON *list = p->colours ? cJSON_AddArrayToObject(json, "clusters") : NULL;
+    for (int i = 0; i < p->colours; i++)
+        if (!cJSON_AddItemToArray(list, cJSON_CreateFloatArray(p->clusters + 3 * i, 3)))
+            return false;
+    return !p->colours || cJSON_AddTrueToObject(json, "do_color_quantize");
+}
+
+static bool put_config(cJSON *json, const by_processor *p)
+{
+    char name[64];
+    base_format(name, sizeof name, "%sImageProcessor", p->type->name);
+    return json && cJSON_AddStringToObject(json, "image_processor_type", name) &&
+           cJSON_AddBoolToObject(json, "do_resize", p->resizes) && put_size(json, "size", &p->size) &&
+           cJSON_AddNumberToObject(json, "resample", p->filter) &&
+           cJSON_AddBoolToObject(json, "do_center_crop", p->crops) &&
+           (!p->crops || put_size(json, "crop_size", &p->crop)) &&
+           cJSON_AddBoolToObject(json, "do_rescale", p->rescales || p->colours) &&
+           cJSON_AddNumberToObject(json, "rescale_factor", p->factor) &&
+           (!p->offset || cJSON_AddTrueToObject(json, "rescale_offset")) &&
+           cJSON_AddBoolToObject(json, "do_normalize", p->normalises || p->colours) &&
+           put_each(json, "image_mean", p->mean, p->channels) &&
+           put_each(json, "image_std", p->std, p->channels) && put_clusters(json, p);
+}
+
+by_status by_processor_save(const by_processor *p, const char *dir)
+{
+    if (!p || !dir)
+        return base_fail_missing(p ? "directory" : "processor");
+    cJSON *json = cJSON_CreateObject();
+    char *path = base_path_join(dir, "preprocessor_config.json");
+    by_status s =
+        path && put_config(json, p) ? base_json_write(path, json) : base_fail(BY_ERR_MEMORY, "out of memory");
+    cJSON_Delete(json);
+    base_free(path);
+    return s;
 }
 
 /* ---- applying ------------------------------------------------------------------------------------ */
@@ -246,6 +403,13 @@ static int crop_offset(int size, int crop)
     return size >= crop ? (size - crop) / 2 : -((crop - size + 1) / 2);
 }
 
+/* A copy with the channels of the processor. */
+static by_image *recolour(const by_processor *p, const by_image *m)
+{
+    by_image *copy = by_image_crop(m, 0, 0, m->width, m->height);
+    return copy ? image_convert(copy, p->channels == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB) : NULL;
+}
+
 static by_image *shape(const by_processor *p, const by_image *m)
 {
     by_image *sized;
@@ -271,39 +435,30 @@ static float value(const by_processor *p, int byte, int c)
     return p->normalises ? (v - (float)p->mean[c]) / (float)p->std[c] : v;
 }
 
-static by_status put_values(const by_processor *p, const by_image *m, by_prepared *out)
+by_status by_processor_values(const by_processor *p, const by_image *m, float *out)
 {
-    const size_t plane = (size_t)m->width * (size_t)m->height;
+    if (!p || !m || !out)
+        return base_fail_missing(!p ? "processor" : !m ? "picture" : "memory for the values");
+    if (m->format != (p->channels == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB))
+        return base_fail(BY_ERR_ARGUMENT, "the picture does not have the %d channels of the processor",
+                         p->channels);
+    const size_t plane = (size_t)m->width * (size_t)m->height, channels = (size_t)p->channels;
     const uint8_t *pixels = m->pixels;
     float table[3][256];
-    if (!(out->values = base_alloc_zero(3 * plane, sizeof *out->values)))
-        return BY_ERR_MEMORY;
-    for (int c = 0; c < 3; c++)
+    for (size_t c = 0; c < channels; c++)
         for (int b = 0; b < 256; b++)
-            table[c][b] = value(p, b, c);
-    for (size_t i = 0; i < plane; i++)
-        for (size_t c = 0; c < 3; c++)
-            out->values[c * plane + i] = table[c][pixels[3 * i + c]];
+            table[c][b] = value(p, b, (int)c);
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = 0; i < plane; i++)
+            out[c * plane + i] = table[c][pixels[channels * i + c]];
     return BY_OK;
 }
 
-/* The nearest colour, the first of equals. */
-static int32_t nearest_colour(const by_processor *p, const uint8_t *rgb)
+static by_status put_values(const by_processor *p, const by_image *m, by_prepared *out)
 {
-    double best = INFINITY;
-    int32_t id = 0;
-    for (int k = 0; k < p->colours; k++) {
-        double d = 0;
-        for (int c = 0; c < 3; c++) {
-            const double x = (double)value(p, rgb[c], c) - (double)p->clusters[3 * k + c];
-            d += x * x;
-        }
-        if (d < best) {
-            best = d;
-            id = k;
-        }
-    }
-    return id;
+    out->values =
+        base_alloc_zero((size_t)p->channels * (size_t)m->width * (size_t)m->height, sizeof *out->values);
+    return out->values ? by_processor_values(p, m, out->values) : BY_ERR_MEMORY;
 }
 
 static by_status put_ids(const by_processor *p, const by_image *m, by_prepared *out)
@@ -312,20 +467,37 @@ static by_status put_ids(const by_processor *p, const by_image *m, by_prepared *
     if (!(out->ids = base_alloc_zero(plane, sizeof *out->ids)))
         return BY_ERR_MEMORY;
     for (size_t i = 0; i < plane; i++)
-        out->ids[i] = nearest_colour(p, (const uint8_t *)m->pixels + 3 * i);
+        out->ids[i] = image_palette_nearest(p->palette, (const uint8_t *)m->pixels + 3 * i);
     return BY_OK;
+}
+
+by_image *by_processor_shape(const by_processor *p, const by_image *m)
+{
+    if (!p || !m) {
+        base_fail_missing(p ? "picture" : "processor");
+        return NULL;
+    }
+    if (m->format != BY_PIXELS_RGB && m->format != BY_PIXELS_GREY) {
+        base_fail(BY_ERR_ARGUMENT, "a processor takes RGB or grey pictures");
+        return NULL;
+    }
+    if (m->channels == p->channels)
+        return shape(p, m);
+    by_image *own = recolour(p, m);
+    by_image *out = own ? shape(p, own) : NULL;
+    by_image_free(own);
+    return out;
 }
 
 by_status by_processor_apply(const by_processor *p, const by_image *m, by_prepared *out)
 {
     if (!p || !m || !out)
         return base_fail_missing(!p ? "processor" : !m ? "picture" : "result");
-    if (m->format != BY_PIXELS_RGB)
-        return base_fail(BY_ERR_ARGUMENT, "a processor takes RGB pictures");
-    by_image *shaped = shape(p, m);
+    by_image *shaped = by_processor_shape(p, m);
     *out = (by_prepared){0};
     if (!shaped)
         return base_error_status();
+    out->channels = p->colours ? 1 : p->channels;
     out->height = shaped->height;
     out->width = shaped->width;
     const by_status s = p->colours ? put_ids(p, shaped, out) : put_values(p, shaped, out);
@@ -340,4 +512,57 @@ void by_prepared_free(by_prepared *x)
     base_free(x->values);
     base_free(x->ids);
     *x = (by_prepared){0};
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+int64_t by_processor_tokens(const by_processor *p)
+{
+    int height = 0, width = 0;
+    if (p)
+        by_processor_size(p, &height, &width);
+    return (int64_t)height * width * (p && p->colours ? 1 : p ? p->channels : 0);
+}
+
+by_status by_processor_encode(const by_processor *p, const by_image *m, int32_t *tokens)
+{
+    if (!p || !m || !tokens)
+        return base_fail_missing(!p ? "processor" : !m ? "picture" : "memory for the tokens");
+    const int64_t count = by_processor_tokens(p);
+    if (count == 0)
+        return base_fail(BY_ERR_ARGUMENT, "the processor makes pictures of different sizes");
+    by_image *shaped = by_processor_shape(p, m);
+    if (!shaped)
+        return base_error_status();
+    const uint8_t *pixels = shaped->pixels;
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = p->colours ? image_palette_nearest(p->palette, pixels + 3 * i) : pixels[i];
+    by_image_free(shaped);
+    return BY_OK;
+}
+
+static uint8_t to_byte(float x)
+{
+    return (uint8_t)BY_MAX(0, BY_MIN(255, rint(127.5 * ((double)x + 1))));
+}
+
+by_image *by_processor_decode(const by_processor *p, const int32_t *tokens)
+{
+    int height = 0, width = 0;
+    const int64_t count = by_processor_tokens(p);
+    if (!p || !tokens || count == 0) {
+        !p || !tokens ? base_fail_missing(p ? "tokens" : "processor")
+                      : base_fail(BY_ERR_ARGUMENT, "the processor makes pictures of different sizes");
+        return NULL;
+    }
+    by_processor_size(p, &height, &width);
+    by_image *m = by_image_new(width, height, p->channels == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB);
+    const int limit = p->colours ? p->colours : 256;
+    for (int64_t i = 0; m && i < count; i++) {
+        uint8_t *to = (uint8_t *)m->pixels + (p->colours ? 3 : 1) * i;
+        const int32_t id = BY_MAX(0, BY_MIN(tokens[i], limit - 1));
+        for (int c = 0; c < (p->colours ? 3 : 1); c++)
+            to[c] = p->colours ? to_byte(p->clusters[3 * id + c]) : (uint8_t)id;
+    }
+    return m;
 }

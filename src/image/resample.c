@@ -127,15 +127,58 @@ static uint8_t clip(int32_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* The weighted sum of samples that lie `step` bytes apart. */
-static uint8_t blend(const axis *a, int i, const uint8_t *from, size_t step)
+/* One row of a horizontal pass, for a number of channels that the compiler knows. */
+static inline void blend_row(const axis *a, const uint8_t *from, uint8_t *out, const int channels)
 {
-    const int32_t *w = a->fixed + (size_t)i * (size_t)a->width;
-    int32_t sum = 1 << (BITS - 1);
-    from += (size_t)a->first[i] * step;
-    for (int k = 0; k < a->count[i]; k++)
-        sum += from[(size_t)k * step] * w[k];
-    return clip(sum);
+    for (int x = 0; x < a->to; x++, out += channels) {
+        const int32_t *w = a->fixed + (size_t)x * (size_t)a->width;
+        const uint8_t *p = from + (size_t)a->first[x] * (size_t)channels;
+        int32_t sum[4] = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
+        for (int k = 0; k < a->count[x]; k++, p += channels)
+            for (int c = 0; c < channels; c++)
+                sum[c] += p[c] * w[k];
+        for (int c = 0; c < channels; c++)
+            out[c] = clip(sum[c]);
+    }
+}
+
+static void blend_across(const axis *a, const by_image *m, by_image *to)
+{
+    for (int y = 0; y < to->height; y++) {
+        const uint8_t *from = image_row(m, y);
+        uint8_t *out = image_row(to, y);
+        if (m->channels == 1)
+            blend_row(a, from, out, 1);
+        else if (m->channels == 2)
+            blend_row(a, from, out, 2);
+        else if (m->channels == 3)
+            blend_row(a, from, out, 3);
+        else
+            blend_row(a, from, out, 4);
+    }
+}
+
+/* A vertical pass adds up whole rows. */
+static by_status blend_down(const axis *a, const by_image *m, by_image *to)
+{
+    const size_t n = (size_t)m->width * (size_t)m->channels;
+    int32_t *sum = base_alloc(n * sizeof *sum);
+    for (int y = 0; sum && y < to->height; y++) {
+        const int32_t *w = a->fixed + (size_t)y * (size_t)a->width;
+        uint8_t *out = image_row(to, y);
+        for (size_t i = 0; i < n; i++)
+            sum[i] = 1 << (BITS - 1);
+        for (int k = 0; k < a->count[y]; k++) {
+            const uint8_t *from = image_row(m, a->first[y] + k);
+            const int32_t weight = w[k];
+            for (size_t i = 0; i < n; i++)
+                sum[i] += from[i] * weight;
+        }
+        for (size_t i = 0; i < n; i++)
+            out[i] = clip(sum[i]);
+    }
+    base_free(sum);
+    return sum ? BY_OK : BY_ERR_MEMORY;
 }
 
 static by_image *pass(const by_image *m, int length, by_filter filter, bool vertical)
@@ -145,15 +188,10 @@ static by_image *pass(const by_image *m, int length, by_filter filter, bool vert
     by_status s = to ? axis_open(&a, vertical ? m->height : m->width, length, filter) : BY_ERR_MEMORY;
     if (!to)
         return NULL;
-    const int channels = m->channels;
-    const size_t pixel = (size_t)channels, row = (size_t)m->width * pixel;
-    for (int y = 0; s == BY_OK && y < to->height; y++) {
-        uint8_t *out = image_row(to, y);
-        for (int x = 0; x < to->width; x++)
-            for (int c = 0; c < channels; c++)
-                *out++ = vertical ? blend(&a, y, image_row(m, 0) + (size_t)x * pixel + (size_t)c, row)
-                                  : blend(&a, x, image_row(m, y) + (size_t)c, pixel);
-    }
+    if (s == BY_OK && vertical)
+        s = blend_down(&a, m, to);
+    else if (s == BY_OK)
+        blend_across(&a, m, to);
     axis_close(&a);
     if (s != BY_OK) {
         by_image_free(to);

@@ -1,0 +1,56 @@
+/* picture_options.h - options of the verbs that read pictures, as rows of their tables. They write into a by_image_training or a
+ * by_image_data; what needs more than a number is in a cli_pictures, the member `p` of a verb's options. */
+#ifndef BY_CLI_PICTURE_OPTIONS_H
+#define BY_CLI_PICTURE_OPTIONS_H
+
+#include "banyan/image_tasks.h"
+#include "cli/options.h"
+
+typedef struct cli_pictures {
+    const char *randaugment;
+    double resized_crop, jitter;
+} cli_pictures;
+
+/* clang-format off */
+#define CLI_PICTURE_DATA_ROWS(type, d)                                                                       \
+    {CLI_AT(type, d.classes), .name = "classes", .value = "A,B,...|FILE",                                    \
+     .help = "names of the classes of IDX and CIFAR files, in order (default: a file beside them, else numbers)", \
+     .group = "Pictures"},                                                                                   \
+    {CLI_AT(type, d.coarse), .name = "coarse", .help = "CIFAR-100: the 20 superclasses"},                    \
+    {CLI_AT(type, d.workers), .name = "workers", CLI_RANGE(0, 256), .preset = "0",                           \
+     .help = "threads that prepare pictures ahead; 0: one on the CPU, all cores with a GPU"}
+
+#define CLI_PICTURE_TRAIN_ROWS(type, i, p)                                                                   \
+    {CLI_AT(type, i.size), .name = "image-size", CLI_RANGE(1, 65536),                                        \
+     .help = "side of the pictures in pixels (default: the model's; for a new model that of the data)"},     \
+    {CLI_AT(type, i.augment.flip), .name = "flip", CLI_RANGE(0, 1), .preset = "0",                           \
+     .help = "probability of exchanging left and right"},                                                    \
+    {CLI_AT(type, i.augment.crop_padding), .name = "crop-padding", CLI_RANGE(0, 4096), .preset = "0",        \
+     .help = "shift pictures by up to N pixels; what comes from outside is black"},                          \
+    {CLI_AT(type, p.resized_crop), .name = "resized-crop", CLI_RANGE(0, 1), .preset = "0",                   \
+     .help = "cut out a random part with at least this share of the area, such as 0.08"},                    \
+    {CLI_AT(type, p.randaugment), .name = "randaugment", .value = "rand-mM-...",                             \
+     .help = "random operations in timm's notation, such as rand-m9-mstd0.5-inc1"},                          \
+    {CLI_AT(type, p.jitter), .name = "color-jitter", CLI_RANGE(0, 10), .preset = "0",                        \
+     .help = "change brightness, contrast and saturation by factors up to 1 - X and 1 + X"},                 \
+    {CLI_AT(type, i.augment.hue), .name = "hue", CLI_RANGE(0, 0.5), .preset = "0",                           \
+     .help = "turn the hue by up to this share of the circle"},                                              \
+    {CLI_AT(type, i.augment.erase), .name = "erase", CLI_RANGE(0, 1), .preset = "0",                         \
+     .help = "probability that a rectangle becomes noise"},                                                  \
+    {CLI_AT(type, i.augment.mixup), .name = "mixup", CLI_RANGE(0, 1000), .preset = "0",                      \
+     .help = "blend pictures and their targets; parameter of the beta distribution, such as 0.8"},           \
+    {CLI_AT(type, i.augment.cutmix), .name = "cutmix", CLI_RANGE(0, 1000), .preset = "0",                    \
+     .help = "put a rectangle of one picture into another; with --mixup, either half of the time"},          \
+    {CLI_AT(type, i.drop_path), .name = "drop-path", CLI_RANGE(0, 0.99),                                     \
+     .help = "stochastic depth: probability that the last layer is left out, rising from 0 (default: the model's)"}, \
+    {CLI_AT(type, i.average), .name = "average-decay", .alias = "ema", CLI_RANGE(0, 0.999999), .preset = "0", \
+     .help = "evaluate and save a moving average of the weights with this decay, such as 0.999"}
+/* clang-format on */
+
+/* Completes the augmentation from the options. Returns false after reporting what is wrong; the caller returns CLI_USAGE. */
+bool cli_pictures_read(const cli_pictures *p, by_image_training *out);
+
+/* Prints metrics of held-out pictures and how long a run waited for data, on a line of stdout. */
+void cli_picture_summary(const by_metric *metrics, int count, double loss, double data_wait);
+
+#endif

@@ -1,0 +1,328 @@
+/* clip.c - CLIP (Radford et al. 2021): a tower for texts and one for pictures, whose vectors lie in one space. Both are pre-norm
+ * Transformers; a text is read off its end token, a picture off its class token. */
+#include <math.h>
+
+#include "base/base.h"
+#include "base/json.h"
+#include "models/models.h"
+
+typedef struct tower {
+    int width, layers, heads, inner;
+    float eps, attn_drop;
+    by_act act;
+} tower;
+
+typedef struct clip_config {
+    tower vision, text;
+    int image, patch, channels;
+    int vocab, context, eos, pad;
+    int projection;
+    float std, factor, logit_scale;
+} clip_config;
+
+#define TOWER_FIELDS(part, member, size, count, wide, layers_role, width_role, heads_role, inner_role)      \
+    ARCH_INT_FIELD(clip_config, member.width, part ".hidden_size", size, 1, 1 << 20, width_role),           \
+        ARCH_INT_FIELD(clip_config, member.layers, part ".num_hidden_layers", 12, 1, BY_MAX_LAYERS,         \
+                       layers_role),                                                                        \
+        ARCH_INT_FIELD(clip_config, member.heads, part ".num_attention_heads", count, 1, 4096, heads_role), \
+        ARCH_INT_FIELD(clip_config, member.inner, part ".intermediate_size", wide, 1, 1 << 22, inner_role), \
+        ARCH_ACT_FIELD(clip_config, member.act, part ".hidden_act", BY_QUICK_GELU),                         \
+        ARCH_FLOAT_FIELD(clip_config, member.eps, part ".layer_norm_eps", 1e-5, 0, 1, ARCH_ROLE_NONE),      \
+        ARCH_FLOAT_FIELD(clip_config, member.attn_drop, part ".attention_dropout", 0, 0, 0.999,             \
+                         ARCH_ROLE_DROPOUT)
+
+static const arch_field fields[] = {
+    TOWER_FIELDS("vision_config", vision, 768, 12, 3072, ARCH_ROLE_LAYERS, ARCH_ROLE_WIDTH, ARCH_ROLE_HEADS,
+                 ARCH_ROLE_INNER),
+    TOWER_FIELDS("text_config", text, 512, 8, 2048, ARCH_ROLE_DECODER_LAYERS, ARCH_ROLE_NONE, ARCH_ROLE_NONE,
+                 ARCH_ROLE_NONE),
+    ARCH_INT_FIELD(clip_config, image, "vision_config.image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),
+    ARCH_INT_FIELD(clip_config, patch, "vision_config.patch_size", 32, 1, 1 << 14, ARCH_ROLE_PATCH),
+    ARCH_INT_FIELD(clip_config, channels, "vision_config.num_channels", 3, 1, 256, ARCH_ROLE_CHANNELS),
+    ARCH_INT_FIELD(clip_config, vocab, "text_config.vocab_size", 49408, 1, 1 << 24, ARCH_ROLE_VOCAB),
+    ARCH_INT_FIELD(clip_config, context, "text_config.max_position_embeddings", 77, 1, 1 << 20,
+                   ARCH_ROLE_CONTEXT),
+    ARCH_INT_FIELD(clip_config, pad, "text_config.pad_token_id", 1, 0, 1 << 24, ARCH_ROLE_PAD),
+    ARCH_INT_FIELD(clip_config, eos, "text_config.eos_token_id", 49407, 0, 1 << 24, ARCH_ROLE_EOS),
+    ARCH_INT_FIELD(clip_config, projection, "projection_dim", 512, 1, 1 << 20, ARCH_ROLE_PROJECTION),
+    ARCH_FLOAT_FIELD(clip_config, logit_scale, "logit_scale_init_value", 2.6592, -100, 100, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(clip_config, factor, "initializer_factor", 1, 0, 100, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(clip_config, std, "vision_config.initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+};
+
+static const arch_key keys[] = {
+    {.key = "text_config.initializer_range"}, /* unused by the reference too */
+    {.key = "text_config.initializer_factor"},
+    {.key = "vision_config.initializer_factor"},
+    {.key = "text_config.projection_dim"}, /* projection_dim decides */
+    {.key = "vision_config.projection_dim"},
+    {.key = "text_config_dict", .neutral = "null"}, /* the older names of both */
+    {.key = "vision_config_dict", .neutral = "null"},
+    {.key = NULL},
+};
+
+static const arch_preset presets[] = {
+    {"tiny", 4, 4, 128, 77},
+    {"base-patch32", 12, 12, 768, 77},
+    {"base-patch16", 12, 12, 768, 77},
+    {"large-patch14", 24, 16, 1024, 77},
+};
+
+/* The text tower of the published sizes has two thirds of the other's width and heads of 64; with other sizes it is like that
+ * of the pictures. */
+static void adjust(const char *preset, void *config)
+{
+    clip_config *c = config;
+    const bool base = strncmp(preset, "base", 4) == 0 && c->vision.width == 768;
+    const bool large = strncmp(preset, "large", 5) == 0 && c->vision.width == 1024;
+    c->text.width = base ? 512 : large ? 768 : c->vision.width;
+    c->text.heads = base ? 8 : large ? 12 : c->vision.heads;
+    c->text.inner = 4 * c->text.width;
+    c->text.layers = large && c->text.layers == 24 ? 12 : c->text.layers;
+    c->projection = base ? 512 : large ? 768 : c->vision.width;
+    c->patch = strcmp(preset, "base-patch16") == 0 ? 16 : large ? 14 : c->patch;
+    if (strcmp(preset, "tiny") == 0) {
+        c->image = 32;
+        c->patch = 4;
+    }
+}
+
+static by_pictures pictures(const void *config)
+{
+    const clip_config *c = config;
+    return (by_pictures){
+        .channels = c->channels, .height = c->image, .width = c->image, .patch = c->patch, .tokens = 1};
+}
+
+/* ---- towers ---------------------------------------------------------------------------------- */
+
+static by_tensor *block(by_graph *g, by_tensor *x, const clip_config *c, const tower *t,
+                        const by_attention_spec *op, int i) /* (B, T, C) */
+{
+    const float root = 1 / sqrtf((float)t->width), narrow = root / sqrtf(2.0f * (float)t->layers) * c->factor;
+    by_block_push(g, "layers.%d", i);
+    by_tensor *h = nn_layernorm(g, "layer_norm1", x, t->eps);
+    h = nn_attention(g, "self_attn", h, h,
+                     &(nn_attention_spec){.op = *op,
+                                          .query = "q_proj",
+                                          .key = "k_proj",
+                                          .value = "v_proj",
+                                          .out = "out_proj",
+                                          .std = narrow,
+                                          .out_std = root * c->factor});
+    x = by_add(g, x, h);
+    h = nn_layernorm(g, "layer_norm2", x, t->eps);
+    h = nn_mlp(g, "mlp", h,
+               &(nn_mlp_spec){.in = "fc1",
+                              .out = "fc2",
+                              .inner = t->inner,
+                              .act = t->act,
+                              .std = root / sqrtf(2) * c->factor,
+                              .out_std = narrow});
+    x = by_add(g, x, h);
+    by_block_pop(g);
+    return x;
+}
+
+static by_tensor *layers(by_graph *g, by_tensor *x, const clip_config *c, by_model_io *io, bool picture)
+{
+    const tower *t = picture ? &c->vision : &c->text;
+    void (*keep)(by_graph *, by_model_io *, by_tensor *) =
+        picture ? arch_keep_source_hidden : arch_keep_hidden;
+    keep(g, io, x);
+    by_scope_push(g, "encoder");
+    for (int i = 0; i < t->layers; i++) {
+        const by_attention_spec op = {.heads = t->heads,
+                                      .mask = picture ? BY_MASK_NONE : BY_MASK_CAUSAL,
+                                      .dropout = t->attn_drop,
+                                      .key_mask = picture ? NULL : by_io_input(io, "mask"),
+                                      .weights =
+                                          picture ? arch_source_weights_slot(io) : arch_weights_slot(io)};
+        x = block(g, x, c, t, &op, i);
+        keep(g, io, x);
+    }
+    by_scope_pop(g);
+    return x;
+}
+
+/* tokens (B, T) -> (B, C), the state at the end token. */
+static by_tensor *read_text(by_graph *g, const clip_config *c, by_model_io *io)
+{
+    by_tensor *rows = by_io_input(io, "ends");
+    const float std = 0.02f * c->factor;
+    by_scope_push(g, "text_model");
+    by_scope_push(g, "embeddings");
+    by_tensor *x =
+        nn_embedding(g, "token_embedding", by_io_input(io, "tokens"), c->vocab, c->text.width, std);
+    x = by_add(
+        g, x,
+        nn_embedding(g, "position_embedding", by_io_input(io, "positions"), c->context, c->text.width, std));
+    by_scope_pop(g);
+    x = nn_layernorm(g, "final_layer_norm", layers(g, x, c, io, false), c->text.eps);
+    by_scope_pop(g);
+    by_io_return(io, "features", io->want_hidden ? by_output(g, NULL, x) : x);
+    return rows ? nn_pick(g, x, rows) : arch_summarize(g, ARCH_SUMMARY_LAST, x);
+}
+
+static by_tensor *picture_embeddings(by_graph *g, const clip_config *c, by_tensor *pixels) /* (B, T, C) */
+{
+    const int64_t width = c->vision.width, side = c->image / c->patch;
+    by_scope_push(g, "embeddings");
+    by_tensor *token =
+        by_param(g, "class_embedding", 1, &width, (by_init){BY_INIT_NORMAL, c->factor / sqrtf((float)width)});
+    by_tensor *x = nn_patches(
+        g, "patch_embedding", pixels,
+        &(nn_patch_spec){.width = width, .patch = c->patch, .no_bias = true, .std = c->std * c->factor});
+    by_tensor *table = by_param(g, "position_embedding.weight", 2, (int64_t[]){1 + side * side, width},
+                                (by_init){BY_INIT_NORMAL, c->std * c->factor});
+    x = by_add(
+        g, nn_prepend(g, x, &token, 1),
+        nn_stretch(g, table, 1, side, side, by_dim(pixels, 2) / c->patch, by_dim(pixels, 3) / c->patch));
+    by_scope_pop(g);
+    return x;
+}
+
+/* pixels (B, Ch, H, W) -> (B, C), the class token. */
+static by_tensor *read_picture(by_graph *g, const clip_config *c, by_model_io *io)
+{
+    by_scope_push(g, "vision_model");
+    by_tensor *x = picture_embeddings(g, c, by_io_input(io, "pixel_values"));
+    x = layers(g, nn_layernorm(g, "pre_layrnorm", x, c->vision.eps), c, io, true); /* so spelled */
+    by_io_return(io, "memory", io->want_hidden ? by_output(g, NULL, x) : x);
+    x = nn_layernorm(g, "post_layernorm", nn_first(g, x), c->vision.eps);
+    by_scope_pop(g);
+    return x;
+}
+
+/* ---- the common space ------------------------------------------------------------------------ */
+
+/* (B, C) -> (B, E), of length 1, in f32: the logits are large. */
+static by_tensor *project(by_graph *g, const clip_config *c, by_model_io *io, by_tensor *x, const char *name,
+                          const char *before, const char *after)
+{
+    by_tensor *y =
+        nn_linear(g, name, x,
+                  &(nn_linear_spec){
+                      .out = c->projection, .no_bias = true, .std = c->factor / sqrtf((float)by_dim(x, -1))});
+    y = by_cast(g, y, by_type(y) == BY_F64 ? BY_F64 : BY_F32);
+    by_io_return(io, before, by_output(g, NULL, y));
+    by_tensor *length = by_activation(g, by_sum(g, by_mul(g, y, y), 1), BY_SQRT);
+    y = by_div(g, y, by_reshape(g, length, 2, (int64_t[]){by_dim(y, 0), 1}));
+    return by_io_return(io, after, by_output(g, NULL, y));
+}
+
+static void build(by_graph *g, const void *config, by_model_io *io)
+{
+    const clip_config *c = config;
+    by_tensor *texts = by_io_input(io, "tokens"), *seen = by_io_input(io, "pixel_values");
+    if (!texts && !seen) {
+        by_graph_fail(g, "CLIP requires the input \"tokens\" or \"pixel_values\"");
+        return;
+    }
+    if (texts)
+        texts = project(g, c, io, read_text(g, c, io), "text_projection", "text_features", "text_embeds");
+    if (seen)
+        seen =
+            project(g, c, io, read_picture(g, c, io), "visual_projection", "image_features", "image_embeds");
+    if (!texts || !seen)
+        return;
+    by_tensor *scale = by_param(g, "logit_scale", 0, NULL, (by_init){BY_INIT_CONSTANT, c->logit_scale});
+    scale = by_cast(g, scale, by_type(texts));
+    by_tensor *cosines = by_matmul(g, texts, seen, false, true); /* (texts, pictures) */
+    by_tensor *logits = by_output(g, NULL, by_mul(g, cosines, by_activation(g, scale, BY_EXP)));
+    by_io_return(io, "logits", logits);
+    by_io_return(io, "logits_per_text", logits);
+    by_io_return(io, "logits_per_image", by_output(g, NULL, by_permute_axes(g, logits, (int[]){1, 0})));
+}
+
+/* Each text against all pictures, and each picture against all texts. */
+static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets)
+{
+    by_tensor *logits = by_io_output(io, "logits_per_text");
+    const int64_t n = by_dim(logits, 0);
+    (void)config;
+    (void)targets;
+    if (!logits || by_dim(logits, 1) != n)
+        return by_graph_fail(g, "pairs have as many texts as pictures");
+    by_tensor *own = by_range(g, 1, &n);
+    by_tensor *sum = by_add(g, by_cross_entropy(g, logits, own, NULL),
+                            by_cross_entropy(g, by_io_output(io, "logits_per_image"), own, NULL));
+    return by_scale(g, sum, 0.5);
+}
+
+/* ---- where texts end --------------------------------------------------------------------------- */
+
+static int ends_shape(const void *config, const arch_rows *rows, int64_t *dim)
+{
+    (void)config;
+    dim[0] = rows->batch;
+    return 1;
+}
+
+/* The first end token of each row, 0 where there is none. Published files say that it is token 2 where it is the largest. */
+static void ends_fill(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out)
+{
+    const clip_config *c = config;
+    const bool largest = c->eos == 2;
+    for (int64_t b = 0; b < dim[0]; b++) {
+        const int32_t *row = rows->tokens + b * rows->seq;
+        int end = 0;
+        for (int t = 1; t < rows->seq; t++)
+            if (largest ? row[t] > row[end] : row[t] == c->eos && row[end] != c->eos)
+                end = t;
+        out[b] = (int32_t)(b * rows->seq + end);
+    }
+}
+
+static const arch_derived derived[] = {{"ends", NULL, ends_shape, ends_fill}, {.name = NULL}};
+
+static const by_input_info inputs[] = {{"tokens", BY_I32, "BT", BY_PART_WHOLE, false},
+                                       {"positions", BY_I32, "BT", BY_PART_WHOLE, false},
+                                       {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
+                                       {"pixel_values", BY_F32, "BCHW", BY_PART_WHOLE, false},
+                                       {0}};
+
+static bool write(cJSON *json, const void *config)
+{
+    cJSON *text = cJSON_GetObjectItemCaseSensitive(json, "text_config");
+    cJSON *vision = cJSON_GetObjectItemCaseSensitive(json, "vision_config");
+    (void)config;
+    return (cJSON_HasObjectItem(text, "model_type") ||
+            base_json_put(text, "model_type", cJSON_CreateString("clip_text_model"))) &&
+           (cJSON_HasObjectItem(vision, "model_type") ||
+            base_json_put(vision, "model_type", cJSON_CreateString("clip_vision_model")));
+}
+
+static by_status check(const void *config)
+{
+    const clip_config *c = config;
+    if (c->image % c->patch)
+        return base_fail(BY_ERR_FORMAT, "pictures of %d pixels are not a whole number of patches of %d",
+                         c->image, c->patch);
+    BY_TRY(arch_check_heads(c->vision.width, c->vision.heads));
+    return arch_check_heads(c->text.width, c->text.heads);
+}
+
+const arch_family arch_clip = {
+    .family = "clip",
+    .title = "CLIP (Radford et al. 2021)",
+    .classes = {[BY_TASK_FEATURES] = "CLIPModel", [BY_TASK_CONTRAST] = "CLIPModel"},
+    .pretrained = BY_TASK_CONTRAST,
+    .prefix = "",
+    .keys = keys,
+    .tokens = {49407, 1, -1},
+    .text_part = "text_config",
+    .fields = fields,
+    .n_fields = BY_COUNT(fields),
+    .config_size = sizeof(clip_config),
+    .presets = presets,
+    .n_presets = BY_COUNT(presets),
+    .adjust = adjust,
+    .write = write,
+    .check = check,
+    .pictures = pictures,
+    .derived = derived,
+    .inputs = inputs,
+    .build = build,
+    .loss = loss,
+};
