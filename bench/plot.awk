@@ -19,13 +19,14 @@ NF == 3 && (!logx || $2 > 0) && (!logy || $3 > 0) {
     if (y > yhi) yhi = y
 }
 END {
-    split("#2866d8 #e0602b #0c8f6e #9a3fb5 #b8860b #c2305a", colour, " ")
+    split("#2866d8 #e0602b #0c8f6e #9a3fb5 #b8860b #c2305a #5c6b7a", colour, " ")
     if (xhi == xlo) xhi = xlo + 1
     if (yhi == ylo) yhi = ylo + 1
     room = (yhi - ylo) * 0.05
     ylo -= room
     yhi += room
     L = 70; R = 740; T = 70; B = 400
+    apart = n <= 3 ? 225 : (R - L) / n # entries of the legend
     print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"780\" height=\"460\" font-family=\"sans-serif\" font-size=\"13\">"
     print "<rect width=\"780\" height=\"460\" fill=\"#fff\"/>"
     text(L, 26, "start", "<tspan font-size=\"16\">" title "</tspan>")
@@ -40,14 +41,14 @@ END {
     text((L + R) / 2, B + 44, "middle", xlabel)
     printf "<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\">%s</text>\n", (T + B) / 2, ylabel
     for (k = 1; k <= n; k++) {
-        c = colour[(k - 1) % 6 + 1]
+        c = colour[(k - 1) % 7 + 1]
         d = ""
         for (i = 1; i <= count[names[k]]; i++)
             d = d sprintf("%s%.1f %.1f", i > 1 ? "L" : "M", place(xs[names[k], i], xlo, xhi, L, R),
                           place(ys[names[k], i], ylo, yhi, B, T))
         printf "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/>\n", d, c
-        printf "<path d=\"M%d 50h20\" stroke=\"%s\" stroke-width=\"3\"/>\n", L + (k - 1) * 225, c
-        text(L + 26 + (k - 1) * 225, 54, "start", names[k])
+        printf "<path d=\"M%d 50h20\" stroke=\"%s\" stroke-width=\"3\"/>\n", L + (k - 1) * apart, c
+        text(L + 26 + (k - 1) * apart, 54, "start", names[k])
     }
     print "</svg>"
 }

@@ -7,6 +7,7 @@
 #include "op_samples.h"
 
 #include "graph/frequencies.h"
+#include "graph/mixture_layout.h"
 
 /* clang-format off */
 #define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
@@ -220,6 +221,16 @@ bool op_sample_buckets(by_op_sample *s, int which)
     if (which > 1)
         return false;
     shown(s, by_buckets(s->graph, 300, which ? 299 : 140, which == 0, BY_COUNT(first), first));
+    return true;
+}
+
+bool op_sample_interpolation(by_op_sample *s, int which)
+{
+    static const int64_t sizes[][2] = {
+        {5, 5}, {24, 14}, {3, 7}, {9, 1}}; /* as it is, longer, shorter, from one element */
+    if (which >= BY_COUNT(sizes))
+        return false;
+    shown(s, by_interpolation(s->graph, sizes[which][0], sizes[which][1], s->type));
     return true;
 }
 
@@ -1091,6 +1102,7 @@ typedef struct attention_case {
 #define STRIDED .kind = BY_PATTERN_STRIDED
 #define FIXED   .kind = BY_PATTERN_FIXED
 #define SINKS   .kind = BY_PATTERN_SINKS
+#define MEMORY  .kind = BY_PATTERN_MEMORY
 
 static const attention_case attentions[] = {
     {2, 5, 0, 3, 3, 4, BY_MASK_CAUSAL, ALL_SEEN, 0, .weights = false},
@@ -1149,6 +1161,9 @@ static const attention_case attentions[] = {
     {1, 150, 0, 1, 1, 64, BY_MASK_NONE, ALL_SEEN, 0,
      .pattern = {SINKS, .length = 7, .before = 9, .after = 9}},
     {1, 3, 300, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {SINKS, .length = 4, .before = 20}},
+    {1, 150, 0, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {MEMORY, .length = 48, .before = 33}},
+    {2, 70, 90, 2, 2, 24, BY_MASK_CAUSAL, SOME_HIDDEN, 0.1f, .pattern = {MEMORY, .length = 7, .before = 20}},
+    {1, 2, 300, 2, 1, 16, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {MEMORY, .length = 64, .before = 20}},
     /* patterns of as many queries as keys, in heads of 64 and 128: each kind of view, lengths that divide
      * nothing, columns of two lengths, several tiles, groups of heads, queries that see nothing */
     {2, 300, 0, 2, 1, 64, BY_MASK_CAUSAL, ALL_SEEN, 0, .pattern = {WINDOW, .before = 70}},
@@ -1362,6 +1377,7 @@ bool op_sample_attention_cached(by_op_sample *s, int which)
         {3, 4, 20, 2, 1, 8, .prefix = true},
         {2, 1, 300, 2, 2, 16, .packed = true, .pattern = {WINDOW, .before = 40}},
         {2, 2, 300, 2, 1, 12, .pattern = {FIXED, .length = 150, .after = 5, .part = 2}},
+        {2, 1, 300, 2, 1, 16, .pattern = {MEMORY, .length = 64, .before = 100}},
         {2, 1, 300, 4, 4, 32, .packed = true, .bias = BIAS | BIAS_HEAD, .entries = 20, .zero = 19},
         {2, 3, 40, 2, 1, 8, .bias = BIAS_ALL},
         {2, 20, 90, 2, 1, 16, .prefix = true, .hidden = true, .pattern = {STRIDED, .length = 20}},
@@ -1704,6 +1720,141 @@ bool op_sample_cross_entropy_grad(by_op_sample *s, int which)
              NODE(CROSS_ENTROPY_GRAD, (const gr_loss_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss,
                   n->in[2]),
              0);
+    return true;
+}
+
+/* Wide logistics, whose bins have about the same probability; narrow ones, whose tails are taken by density; scales
+ * below the least, with means outside of the values, where ln p is a straight line. */
+static const struct {
+    int64_t rows;
+    int components, channels;
+    bool narrow, least, ignore;
+} mixtures[] = {{5, 1, 1, false, false, false},
+                {9, 10, 3, false, false, true},
+                {7, 3, 3, true, false, false},
+                {6, 1, 1, false, true, false},
+                {130, 40, 1, true, false, true}};
+
+static gr_node *mix(by_op_sample *s, int which)
+{
+    const int channels = mixtures[which].channels, k = mixtures[which].components;
+    const int64_t rows = mixtures[which].rows, cols = (int64_t)k * gr_mixture_parts(channels);
+    gr_mixture_attr a = {.channels = channels, .ignore_index = -100};
+    by_tensor *x = operand(s, SHAPE(rows, cols)), *targets = indices(s, 256, SHAPE(rows, channels));
+    double *v = values_of(s, x), *t = values_of(s, targets);
+    for (int64_t i = 0; v && t && i < rows; i++) {
+        if (i % 3 != 2)
+            t[i * channels] = i % 3 ? 255 : 0;
+        if (mixtures[which].ignore && i % 4 == 1)
+            t[i * channels + channels - 1] = -100;
+        for (int j = 0; mixtures[which].narrow && j < channels * k; j++)
+            v[i * cols + (gr_mixture_at(j / k, channels) + 1) * k + j % k] = -3 - 0.5 * (j % 4);
+        if (mixtures[which].least) {
+            v[i * cols + 1] = i % 2 ? 1.5 : -1.5;
+            v[i * cols + 2] = -8;
+        }
+    }
+    s->loss_scale = (double)rows;
+    return NODE(LOGISTIC_MIXTURE, &a, x, targets);
+}
+
+bool op_sample_logistic_mixture(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(mixtures))
+        return false;
+    gr_node *n = mix(s, which);
+    out_of(s, n, 0);
+    return true;
+}
+
+bool op_sample_logistic_mixture_grad(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(mixtures))
+        return false;
+    gr_node *n = mix(s, which);
+    by_tensor *dloss = input(s, gr_acc_type(s->type), 0, NULL);
+    double *scale = values_of(s, dloss);
+    if (!n || !scale)
+        return true;
+    *scale = (double)mixtures[which].rows;
+    shown_of(
+        s,
+        NODE(LOGISTIC_MIXTURE_GRAD, (const gr_mixture_attr *)n->attr, n->in[0], n->in[1], n->out[1], dloss),
+        0);
+    return true;
+}
+
+/* Less than a vector, rows that are not whole pieces, several threads, more columns than a block has threads. */
+static const struct {
+    int64_t rows, classes;
+    float scale;
+    bool entropy;
+} policies[] = {
+    {4, 7, 1, true}, {5, 11, 0.7f, false}, {130, 90, 1.4f, true}, {6, 72, 1, true}, {2, 5000, 0.5f, false}};
+
+static gr_node *log_probs(by_op_sample *s, int which)
+{
+    const int64_t r = policies[which].rows, v = policies[which].classes;
+    gr_log_probs_attr a = {.ignore_index = -100, .scale = policies[which].scale};
+    by_tensor *x = operand(s, SHAPE(r, v)), *targets = indices(s, v, SHAPE(r));
+    double *t = values_of(s, targets);
+    for (int64_t i = 0; t && i < r; i++)
+        t[i] = i % 3 == 1 ? -100 : t[i];
+    return NODE(LOG_PROBS, &a, x, targets);
+}
+
+bool op_sample_log_probs(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(policies))
+        return false;
+    gr_node *n = log_probs(s, which);
+    out_of(s, n, 0);
+    shown_of(s, n, 1);
+    if (policies[which].entropy)
+        shown_of(s, n, 2);
+    return true;
+}
+
+bool op_sample_log_probs_grad(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(policies))
+        return false;
+    gr_node *n = log_probs(s, which);
+    by_tensor *dy = input(s, gr_acc_type(s->type), SHAPE(policies[which].rows));
+    if (n)
+        shown_of(s,
+                 NODE(LOG_PROBS_GRAD, (const gr_log_probs_attr *)n->attr, n->in[0], n->in[1], n->out[1], dy),
+                 0);
+    return true;
+}
+
+static gr_node *diverge(by_op_sample *s, int which)
+{
+    const int64_t r = policies[which].rows, v = policies[which].classes;
+    gr_kl_attr a = {policies[which].scale};
+    by_tensor *x = operand(s, SHAPE(r, v));
+    return NODE(KL_DIVERGENCE, &a, x, input(s, s->type, SHAPE(r, v)));
+}
+
+bool op_sample_kl_divergence(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(policies))
+        return false;
+    gr_node *n = diverge(s, which);
+    out_of(s, n, 0);
+    shown_of(s, n, 1);
+    return true;
+}
+
+bool op_sample_kl_divergence_grad(by_op_sample *s, int which)
+{
+    if (which >= BY_COUNT(policies))
+        return false;
+    gr_node *n = diverge(s, which);
+    by_tensor *dy = input(s, gr_acc_type(s->type), SHAPE(policies[which].rows));
+    if (n)
+        shown_of(s, NODE(KL_DIVERGENCE_GRAD, (const gr_kl_attr *)n->attr, n->in[0], n->in[1], n->out[1], dy),
+                 0);
     return true;
 }
 

@@ -263,6 +263,8 @@ static bool in_pattern(const by_pattern *x, double p, double s)
         return (-x->before <= s - p && s - p <= x->after) || s < l;
     case BY_PATTERN_BLOCKS:
         return -x->before <= ss - ps && ss - ps <= x->after;
+    case BY_PATTERN_MEMORY:
+        return s >= ps * l - x->before;
     case BY_PATTERN_STRIDED:
         first = fabs(p - s) < l;
         second = fmod(p - s, l) == 0;
@@ -729,6 +731,10 @@ static const by_pattern patterns[] = {
     {BY_PATTERN_SINKS, .length = 67, .before = 20, .after = 3},
     {BY_PATTERN_SINKS, .length = 3, .before = 2, .after = -1},
     {BY_PATTERN_SINKS, .length = 1000, .before = 2, .after = 2},
+    {BY_PATTERN_MEMORY, .length = 8, .before = 5},
+    {BY_PATTERN_MEMORY, .length = 70, .before = 0},
+    {BY_PATTERN_MEMORY, .length = 13, .before = 40},
+    {BY_PATTERN_MEMORY, .length = 1, .before = 9},
 };
 
 /* The sets shared among heads. */
@@ -881,7 +887,7 @@ static void test_reach(void **state)
                 const gr_stretch keys = gr_reach_keys(&r, p, p, KEYS),
                                  queries = gr_reach_queries(&r, s, s, FROM, TO);
                 count += seen;
-                assert_int_equal(seen, gr_reaches(&r, gr_spot_of(&r, p), gr_spot_of(&r, s)));
+                assert_int_equal(seen, gr_reaches(&r, gr_spot_of(&r, p), gr_key_spot_of(&r, s)));
                 assert_true(!seen || (s >= keys.from && s < keys.to && p >= queries.from && p < queries.to));
                 assert_true(seen || s != p || !gr_reaches_itself(&r));
             }
@@ -1105,6 +1111,7 @@ static void test_cache(void **state)
         {{3, 3, 3, 2, 2, 12, .prefixed = true}, 150, {0, 70, 147}},
         {{2, 1, 1, 4, 2, 16, .packed = true, .pattern = {BY_PATTERN_WINDOW, .before = 20}}, 300, {299, 3}},
         {{2, 2, 2, 2, 2, 9, .pattern = {BY_PATTERN_BLOCKS, .length = 16, .before = 1}}, 200, {150, 0}},
+        {{2, 2, 2, 2, 2, 9, .pattern = {BY_PATTERN_MEMORY, .length = 30, .before = 50}}, 200, {150, 0}},
         {{2, 1, 1, 2, 2, 16, .pattern = {BY_PATTERN_STRIDED, .length = 70}, .masked = true}, 300, {290, 71}},
         {{2, 1, 1, 2, 2, 16, .pattern = {BY_PATTERN_FIXED, .length = 100, .after = 5, .part = 2}},
          300,

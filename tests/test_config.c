@@ -67,6 +67,34 @@ static const cJSON *family_of(const arch_family *a)
     return cJSON_GetObjectItemCaseSensitive(families, a->family);
 }
 
+/* The value of a key, "part.key" in a nested configuration. */
+static const cJSON *value_of(const cJSON *keys, const char *key)
+{
+    char part[64];
+    const char *dot = strchr(key, '.');
+    if (!dot)
+        return cJSON_GetObjectItemCaseSensitive(keys, key);
+    snprintf(part, sizeof part, "%.*s", (int)(dot - key), key);
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(keys, part), dot + 1);
+}
+
+/* Every key of a nested configuration that is read. */
+static void parts_are_known(const arch_family *a, const cJSON *part)
+{
+    const cJSON *key;
+    const size_t n = strlen(part->string);
+    bool read = false;
+    for (int i = 0; i < a->n_fields; i++)
+        read = read || (strncmp(a->fields[i].key, part->string, n) == 0 && a->fields[i].key[n] == '.');
+    cJSON_ArrayForEach(key, part)
+    {
+        char name[128];
+        snprintf(name, sizeof name, "%s.%s", part->string, key->string ? key->string : "");
+        if (read && !arch_key_known(a, name))
+            fail_msg("%s: nothing is said about \"%s\"", a->family, name);
+    }
+}
+
 static void test_every_key_is_known(void **state)
 {
     (void)state;
@@ -81,6 +109,7 @@ static void test_every_key_is_known(void **state)
         {
             if (!arch_key_known(a, key->string))
                 fail_msg("%s: nothing is said about \"%s\"", a->family, key->string);
+            parts_are_known(a, key);
         }
         cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "aliases"))
         {
@@ -116,9 +145,10 @@ static bool has_default(const arch_field *f, const void *config, const cJSON *wa
     return false;
 }
 
-static int id_of(const cJSON *keys, const char *key)
+static int id_of(const arch_family *a, const cJSON *keys, const char *key)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(keys, key);
+    const cJSON *part = a->text_part ? cJSON_GetObjectItemCaseSensitive(keys, a->text_part) : NULL;
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(part ? part : keys, key);
     return cJSON_IsNumber(v) ? v->valueint : -1;
 }
 
@@ -136,14 +166,14 @@ static void test_defaults(void **state)
         if (read_config(&m, text, false) != BY_OK)
             fail_msg("%s: %s", a->family, by_error_message());
         for (int k = 0; k < a->n_fields; k++) {
-            const cJSON *want = cJSON_GetObjectItemCaseSensitive(keys, a->fields[k].key);
+            const cJSON *want = value_of(keys, a->fields[k].key);
             const bool derived = strcmp(a->fields[k].key, "decoder_vocab_size") == 0;
             if (want && !derived && !has_default(&a->fields[k], m.config, want))
                 fail_msg("%s: the default of %s is another", a->family, a->fields[k].key);
         }
-        assert_int_equal(m.eos, id_of(keys, "eos_token_id"));
-        assert_int_equal(m.pad, id_of(keys, "pad_token_id"));
-        assert_int_equal(m.start, id_of(keys, "decoder_start_token_id"));
+        assert_int_equal(m.eos, id_of(a, keys, "eos_token_id"));
+        assert_int_equal(m.pad, id_of(a, keys, "pad_token_id"));
+        assert_int_equal(m.start, id_of(a, keys, "decoder_start_token_id"));
         assert_int_equal(m.labels, cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(keys, "id2label")));
         drop_config(&m);
     }

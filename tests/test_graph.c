@@ -898,6 +898,7 @@ static void test_attention_cost(void **state)
         {BY_MASK_CAUSAL, {.kind = BY_PATTERN_WINDOW, .before = 2}, 21, "x causal window -2 +0\n"},
         {BY_MASK_NONE, {.kind = BY_PATTERN_BLOCKS, .length = 3, .before = 1}, 37, "x blocks of 3 -1 +0\n"},
         {BY_MASK_CAUSAL, {.kind = BY_PATTERN_STRIDED, .length = 3}, 28, "x causal strided of 3\n"},
+        {BY_MASK_CAUSAL, {.kind = BY_PATTERN_MEMORY, .length = 3, .before = 2}, 25, "x causal memory of 3 -2\n"},
         {BY_MASK_CAUSAL,
          {.kind = BY_PATTERN_FIXED, .length = 4, .after = 1, .part = 2},
          6,

@@ -201,6 +201,19 @@ static void test_sparse(void **state)
     }
 }
 
+/* Models of pixels. */
+static void test_pixels(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"imagegpt", "imagegpt-classify", "image-transformer-1d",
+                                        "image-transformer-2d", "image-transformer-dmol"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+        expect_equal(cases[i], BY_F16);
+    }
+}
+
 static void test_train_gpt2(void **state)
 {
     (void)state;
@@ -234,6 +247,19 @@ static void test_images(void **state)
     assert_int_equal(r.ok, 66 + 33); /* recorded results, damaged files */
 }
 
+/* Conversations that transformers has rendered with published chat templates. */
+static void test_chats(void **state)
+{
+    (void)state;
+    record r;
+    const char *dir = case_dir("../data/chat");
+    if (verify(dir, BY_F32, &r) != BY_OK)
+        fail_msg("%s", by_error_message());
+    if (r.failed)
+        fail_msg("%d failed, first %s %s", r.failed, r.first_failed, r.note);
+    assert_int_equal(r.ok, 28 * 40); /* templates, renderings of each */
+}
+
 static void test_encoders(void **state)
 {
     (void)state;
@@ -265,6 +291,17 @@ static void test_encoders(void **state)
     }
 }
 
+static void test_pictures(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"vit-classify", "deit-classify", "vit-other-size", "deit-teacher", "clip", "vit-gpt2-caption", "caption"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
+    expect_equal("vit-classify", BY_BF16);
+}
+
 /* Encoder-decoders: outputs and cross-attention, losses, gradients, greedy and beam tokens. */
 static void test_encoder_decoders(void **state)
 {
@@ -276,6 +313,32 @@ static void test_encoder_decoders(void **state)
         expect_equal(cases[i], BY_F64);
     }
     expect_equal("bart", BY_BF16);
+}
+
+/* Models with an adapter: outputs with and without it, its gradients, merged weights, ten steps. */
+static void test_adapters(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"tune-gpt2-lora",   "tune-gpt2-dora",    "tune-llama-lora",
+                                        "tune-llama-dora",  "tune-llama-rslora", "tune-llama-embed",
+                                        "tune-bert-lora",   "tune-bert-bias",    "tune-t5-lora"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
+    expect_equal("tune-gpt2-dora", BY_BF16);
+}
+
+/* Losses of preferences, policies and students: per row, with what is watched, and every gradient. */
+static void test_alignment(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"align-dpo",  "align-kto",  "align-orpo-cpo", "align-reward",
+                                        "align-grpo", "align-rloo", "align-ppo",      "align-distil"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
 }
 
 /* Configurations and inputs that were once computed as if a key or a mask were not there. */
@@ -672,12 +735,17 @@ int main(void)
         cmocka_unit_test(test_gptj_lm),
         cmocka_unit_test(test_reformer_lm),
         cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_pixels),
         cmocka_unit_test(test_transfo_xl),
         cmocka_unit_test(test_train_gpt2),
         cmocka_unit_test(test_ngrams),
         cmocka_unit_test(test_images),
+        cmocka_unit_test(test_chats),
         cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_encoder_decoders),
+        cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_not_run),
         cmocka_unit_test(test_spoiled_passes),

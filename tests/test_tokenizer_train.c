@@ -613,6 +613,28 @@ static void test_small_cases(void **state)
     }
 }
 
+/* By count, equals by their bytes; the end of a line is a word, a word with a NUL is none. */
+static void test_word_level(void **state)
+{
+    (void)state;
+    static const char text[] = "b a c a\nb b, a\0a d\n";
+    const char *file = file_of(text, sizeof text - 1);
+    const char *const order[] = {"<unk>", "\n", "a", "b", "b,", "c", "d"};
+    by_tokenizer *t = train(&(by_vocab_spec){.kind = BY_VOCAB_WORD, .size = 100}, file);
+    assert_int_equal(by_tokenizer_vocab_size(t), BY_COUNT(order));
+    for (int i = 0; i < BY_COUNT(order); i++)
+        assert_int_equal(by_tokenizer_find(t, order[i]), i);
+    by_tokenizer_free(t);
+    t = train(&(by_vocab_spec){.kind = BY_VOCAB_WORD, .size = 100, .min_frequency = 2}, file);
+    assert_int_equal(by_tokenizer_vocab_size(t), 4);
+    by_tokenizer_free(t);
+    t = train(&(by_vocab_spec){.kind = BY_VOCAB_WORD, .size = 2}, file);
+    assert_int_equal(by_tokenizer_vocab_size(t), 2);
+    by_tokenizer_free(t);
+    assert_refused(&(by_vocab_spec){.kind = BY_VOCAB_WORD, .size = 1}, file, BY_ERR_ARGUMENT, "too small");
+    assert_refused(&(by_vocab_spec){.kind = BY_VOCAB_WORD, .suffix = "_"}, file, BY_ERR_ARGUMENT, "suffix");
+}
+
 static void test_no_text(void **state)
 {
     (void)state;
@@ -761,9 +783,10 @@ int main(void)
         cmocka_unit_test(test_reference),    cmocka_unit_test(test_unigram_quality),
         cmocka_unit_test(test_words),        cmocka_unit_test(test_many_words),
         cmocka_unit_test(test_endless_line), cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_small_cases),  cmocka_unit_test(test_no_text),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_files),
-        cmocka_unit_test(test_unwritable),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_small_cases),  cmocka_unit_test(test_word_level),
+        cmocka_unit_test(test_no_text),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_files),        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

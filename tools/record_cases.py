@@ -9,12 +9,16 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 
 import torch
 import transformers
-from safetensors.torch import save_file
-from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, T5Config
-from transformers import T5ForConditionalGeneration, XLNetConfig, XLNetForQuestionAnswering
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassificationWithTeacher
+from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, T5Config
+from transformers import T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, VisionEncoderDecoderConfig
+from transformers import VisionEncoderDecoderModel, XLNetConfig
+from transformers import XLNetForQuestionAnswering
 
 VOCAB = 40
 GREEDY = {"do_sample": False, "max_new_tokens": 9, "eos_token_id": None, "pad_token_id": 0}
@@ -51,19 +55,34 @@ def flatten(outputs):
                 yield f"{name}.{i}", part
 
 
-def record(out, name, family, model, inputs, prompt, generate, labels=()):
+def gradients(model):
+    """By the names that the parameters have in files: those in memory are others for some classes."""
+    values = {}
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        for name, p in model.named_parameters():
+            values[name] = p.detach().clone()
+            p.copy_(p.grad if p.grad is not None else torch.full_like(p, float("nan")))
+        model.save_pretrained(folder)
+        for name, p in model.named_parameters():
+            p.copy_(values[name])
+        saved = load_file(os.path.join(folder, "model.safetensors"))
+    return {f"grad.{k}": v for k, v in saved.items() if not v.isnan().any()}
+
+
+def record(out, name, family, model, inputs, prompt, generate, labels=(), settings=None):
     """prompt: the inputs of generation, which verify takes from input_ids alone. labels: inputs without which the model
-    returns other outputs, which are recorded too."""
+    returns other outputs, which are recorded too. settings: of the call, which verify needs not know."""
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
-    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-    outputs.loss.backward()
+    outputs = model(**inputs, **(settings or {}), output_hidden_states=True, output_attentions=True)
+    if "loss" in outputs:
+        outputs.loss.backward()
     tensors = {f"input.{k}": v for k, v in inputs.items()}
     tensors |= {f"output.{k}": v.detach() for k, v in flatten(outputs)}
     if labels:
         more = model(**{k: v for k, v in inputs.items() if k not in labels})
         tensors |= {f"output.{k}": v.detach() for k, v in flatten(more) if k != "mems"}
-    tensors |= {f"grad.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
+    tensors |= gradients(model)
     for setting, values in generate.items():
         tensors[f"generate.{setting}"] = model.generate(**prompt, **values)
     model.save_pretrained(folder)
@@ -137,7 +156,53 @@ def record_xlnet_answers(out):
            ("start_positions", "end_positions", "is_impossible"))
 
 
+def record_imagegpt(out):
+    """Heads of 8: the root is no whole number."""
+    config = ImageGPTConfig(vocab_size=17, n_positions=16, n_embd=16, n_layer=2, n_head=2, n_inner=32, num_labels=3,
+                            attn_implementation="eager")
+    ids = torch.randint(0, 17, (2, 16), generator=torch.Generator().manual_seed(9))
+    record(out, "imagegpt-classify", "imagegpt", with_values(ImageGPTForImageClassification(config), 10),
+           {"input_ids": ids, "labels": torch.tensor([2, 0])}, {}, {})
+
+
+def record_vit(out):
+    """Pictures of another size than the model's: positions are interpolated."""
+    config = ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=12,
+                       patch_size=4, num_channels=2, num_labels=3, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(9)
+    inputs = {"pixel_values": torch.randn(2, 2, 16, 20, generator=generator), "labels": torch.tensor([2, 0])}
+    record(out, "vit-other-size", "vit", with_values(ViTForImageClassification(config), 10), inputs, {}, {},
+           settings={"interpolate_pos_encoding": True})
+
+
+def record_deit(out):
+    config = DeiTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24, image_size=8,
+                        patch_size=4, num_channels=1, num_labels=3, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(11)
+    inputs = {"pixel_values": torch.randn(2, 1, 8, 8, generator=generator)}
+    record(out, "deit-teacher", "deit", with_values(DeiTForImageClassificationWithTeacher(config), 12), inputs, {}, {})
+
+
+def record_caption(out):
+    """DeiT and GPT-2 of different widths."""
+    encoder = DeiTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24, image_size=8,
+                         patch_size=4, num_channels=1)
+    decoder = GPT2Config(vocab_size=VOCAB, n_positions=20, n_embd=12, n_layer=2, n_head=2, n_inner=16, bos_token_id=0,
+                         eos_token_id=1)
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 2, 1
+    config._attn_implementation = "eager"
+    model = with_values(VisionEncoderDecoderModel(config), 14, 0.3)
+    generator = torch.Generator().manual_seed(13)
+    pixels, labels = torch.randn(2, 1, 8, 8, generator=generator), tokens(generator, 2, 6)
+    labels[1, 4:] = -100
+    greedy = {k: v for k, v in GREEDY.items() if v is not None}
+    record(out, "caption", "vision-encoder-decoder", model, {"pixel_values": pixels, "labels": labels},
+           {"pixel_values": pixels}, {"greedy": greedy, "beam4": BEAM})
+
+
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
-    for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers):
+    for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
+                 record_caption):
         each(target)

@@ -2,7 +2,9 @@
 #ifndef BANYAN_BANYAN_H
 #define BANYAN_BANYAN_H
 
+#include "banyan/augment.h"
 #include "banyan/base.h"
+#include "banyan/chat.h"
 #include "banyan/embed.h"
 #include "banyan/evaluate.h"
 #include "banyan/examples.h"
@@ -10,10 +12,15 @@
 #include "banyan/generate.h"
 #include "banyan/graph.h"
 #include "banyan/image.h"
+#include "banyan/image_tasks.h"
 #include "banyan/inspect.h"
+#include "banyan/adapter.h"
+#include "banyan/align.h"
 #include "banyan/model.h"
 #include "banyan/model_io.h"
 #include "banyan/pass.h"
+#include "banyan/pixels.h"
+#include "banyan/picture_set.h"
 #include "banyan/predict.h"
 #include "banyan/rewrite.h"
 #include "banyan/score.h"

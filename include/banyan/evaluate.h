@@ -17,7 +17,7 @@ extern "C" {
 
 typedef struct by_perplexity_result {
     double nats;       /* sum of -log p over all predicted tokens */
-    double plain_nats; /* the same without the continuous cache */
+    double plain_nats; /* the same without the continuous cache or the n-gram model */
     int64_t tokens;    /* that were predicted */
     int64_t bytes;     /* of the text they stand for; 0 when unknown */
     int64_t windows;
@@ -37,6 +37,7 @@ typedef struct by_perplexity_spec {
     double *bin_nats;    /* (bins): sums of -log p */
     int64_t *bin_tokens; /* (bins) */
     by_continuous_cache cache; /* size 0: none. It is filled in the order of the text, across windows */
+    by_ngram_mix ngram;        /* not with a cache; it reads the text as a whole, across windows */
     /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. When cancelled returns true, the
      * status is BY_ERR_CANCELLED. */
     void (*progress)(void *user, const by_perplexity_result *so_far, int64_t total);
@@ -61,6 +62,10 @@ typedef struct by_cache_tuning {
 } by_cache_tuning;
 BY_API by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_cache_tuning *out);
+
+/* The weight of spec->ngram.model that is best on held-out text, to three digits; *out is for this weight. */
+BY_API by_status by_ngram_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
+                               const by_perplexity_spec *spec, double *weight, by_perplexity_result *out);
 
 /* How well an n-gram model predicts the files. A model of words reads sentences, a line each: words and </s> are predicted, and *sum,
  * unless NULL, has them in base 10 with the unknown words. Unknown words have no spelling under the model, so that bytes are
@@ -91,6 +96,7 @@ typedef struct by_text_spec {
     const char *words; /* "negative,positive": what targets 0, 1, ... of a table stand for; NULL: themselves */
     const char *source, *target; /* columns of a table; NULL: the usual ones */
     int beams;                   /* 0: the model directory's, else 5 */
+    by_ngram_mix ngram;          /* of the targets' tokens; fused into the search */
     bool plain;                  /* ignore the generation settings of the directory */
     const char *predictions;     /* a file for one JSON object a text, or NULL */
     int batch;                   /* sources at once; 0: 32 */

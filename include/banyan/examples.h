@@ -10,16 +10,19 @@ extern "C" {
 
 /* The task that examples are for. */
 typedef enum by_example_kind {
-    BY_EXAMPLE_CLASSIFY, /* one or more labels for a text or a pair of texts */
-    BY_EXAMPLE_REGRESS,  /* one or more numbers */
-    BY_EXAMPLE_TAG,      /* a label for every word */
-    BY_EXAMPLE_ANSWER,   /* the span of a text that answers a question */
-    BY_EXAMPLE_CHOICE,   /* the best of several continuations */
-    BY_EXAMPLE_SEQ2SEQ,  /* generate a text from another: source and target */
-    BY_EXAMPLE_MLM,      /* masked tokens of plain text */
-    BY_EXAMPLE_LM        /* next tokens of plain text */
+    BY_EXAMPLE_CLASSIFY,       /* one or more labels for a text or a pair of texts */
+    BY_EXAMPLE_REGRESS,        /* one or more numbers */
+    BY_EXAMPLE_TAG,            /* a label for every word */
+    BY_EXAMPLE_ANSWER,         /* the span of a text that answers a question */
+    BY_EXAMPLE_CHOICE,         /* the best of several continuations */
+    BY_EXAMPLE_SEQ2SEQ,        /* generate a text from another: source and target */
+    BY_EXAMPLE_IMAGE_CLASSIFY, /* the class of a picture: a file and a label */
+    BY_EXAMPLE_CAPTION,        /* a picture and a sentence about it */
+    BY_EXAMPLE_MLM,            /* masked tokens of plain text */
+    BY_EXAMPLE_LM,             /* next tokens of plain text */
+    BY_EXAMPLE_IMAGE           /* pictures alone */
 } by_example_kind;
-/* Parses "classify", ..., "answer" or "qa". */
+/* Parses "classify", ..., "image-classify", ..., "answer" or "qa". */
 BY_API bool by_example_kind_find(const char *name, by_example_kind *out);
 
 /* AUTO: by the file extension, otherwise by what the task needs. */

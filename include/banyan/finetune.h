@@ -18,6 +18,7 @@ typedef struct by_row_spec {
     double null_threshold; /* no answer where having none is better by more than this */
     int batch;             /* rows at once; 0: 32 */
     by_dtype weights;      /* by_task_evaluate: see by_model_spec */
+    const char *adapter;   /* by_task_evaluate: folder of an adapter to use; NULL: none */
 } by_row_spec;
 
 /* What a model is worth on a task. */
@@ -42,7 +43,6 @@ typedef struct by_seq2seq_spec {
     int prefix_count;
     const char *label_words; /* "negative,positive": what targets 0, 1, ... stand for; NULL: themselves */
     int batch_tokens;        /* tokens per step, in rows of about the same length; 0: 4096 */
-    double label_smoothing;
     int eval_texts; /* at the end, the best model writes the first texts of the evaluation data; 0: none */
     void (*wrote)(void *user, const by_text_result *so_far, int64_t total); /* progress of that; NULL: none */
 } by_seq2seq_spec;
@@ -57,6 +57,8 @@ typedef struct by_finetune_spec {
     by_examples_spec reading;
     by_row_spec work; /* batch: of evaluation */
     by_seq2seq_spec seq2seq;
+    by_image_training images; /* for BY_EXAMPLE_IMAGE_CLASSIFY */
+    double label_smoothing;   /* for BY_EXAMPLE_SEQ2SEQ and BY_EXAMPLE_IMAGE_CLASSIFY */
     /* steps */
     int batch, accumulate;     /* batch 0: 32, and less for fewer than 256 rows */
     int64_t steps;             /* in all; 0: from epochs */
@@ -65,6 +67,10 @@ typedef struct by_finetune_spec {
     double warmup_share;
     by_optimizer_spec optimizer;
     double layer_decay; /* each layer learns at this times the rate of the one above; 0: 1 */
+    const by_adapter_spec
+        *adapter;     /* train this and not the model; the run folder becomes a folder of PEFT. NULL: none */
+    const char *lora; /* the adapter in words, for run.json; a run goes on only with the same; may be NULL */
+    by_dtype weights; /* how what is not trained is stored: see by_model_spec */
     const char *freeze; /* "embeddings", "body", or a number of layers, with the embeddings; NULL: nothing */
     const char *class_weights; /* "balanced", or a number for each label, with commas; NULL: all alike */
     bool recompute;
@@ -90,6 +96,7 @@ typedef struct by_finetune_result {
     int labels;
     bool evaluated, stopped_early;
     by_task_result best; /* of the model that is kept, when there is something to evaluate on */
+    double data_wait;    /* for pictures: see by_report */
     by_text_result
         texts; /* for BY_EXAMPLE_SEQ2SEQ: what that model writes; without texts when none were asked for */
 } by_finetune_result;

@@ -38,6 +38,13 @@ BY_API void by_generator_free(by_generator *g);
  * empty. */
 BY_API by_status by_generator_encode(by_generator *g, const int32_t *const *sources, const int *lengths);
 
+/* The same for models that read pictures: the first `count` groups of rows see one each. */
+typedef struct by_picture_batch {
+    const float *values; /* (count, channels, height, width), prepared */
+    int count, height, width;
+} by_picture_batch;
+BY_API by_status by_generator_see(by_generator *g, const by_picture_batch *pictures);
+
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
  * NULL), and costs nothing once half of the rows do. A token outside the vocabulary or a row that would
  * outgrow the capacity is BY_ERR_ARGUMENT, too few free pages are BY_ERR_MEMORY, and nothing is fed. After
@@ -238,6 +245,17 @@ typedef struct by_continuous_cache {
     bool per_document; /* emptied at each end-of-text token; otherwise it is carried on */
 } by_continuous_cache;
 
+/* ---- an n-gram model beside the neural one ----------------------------------------------------- */
+
+/* Both predict the same tokens. A text that is read or sampled has the probabilities
+ *   p(w) = (1 - weight) p_model(w) + weight p_ngram(w),
+ * a beam search adds weight log p_ngram(w) to the log-probabilities of the model (shallow fusion). The n-gram model sees the
+ * whole text; of an encoder-decoder, what was generated. */
+typedef struct by_ngram_mix {
+    const by_ngram *model; /* of the model's tokens (by_ngram_check_tokenizer); NULL: there is none */
+    double weight;         /* from 0 to 1; in a beam search at least 0 */
+} by_ngram_mix;
+
 /* ---- generation ------------------------------------------------------------------------------ */
 
 typedef enum by_finish {
@@ -264,6 +282,7 @@ typedef struct by_generate_spec {
     int sinks;
     /* A cache for each row, empty at the beginning. Not with beams, not for encoder-decoders. */
     by_continuous_cache cache;
+    by_ngram_mix ngram;
     const int32_t *stop_tokens; /* besides the model's end-of-text token; NULL: none */
     int stop_count;
     /* A text ends with the token that completes one of these strings, which may begin in the prompt and end
@@ -273,6 +292,7 @@ typedef struct by_generate_spec {
     const struct by_tokenizer *tokenizer;
     double max_seconds;   /* every text ends with the first token chosen after this time; 0: no limit */
     const int32_t *start; /* encoder-decoders: texts begin with this instead of the model's start token */
+    const by_picture_batch *pictures; /* of models that read them, in place of prompts */
     bool ignore_eos;      /* the model's end-of-text token is a token like others */
     int first_sample;     /* row r draws the random numbers of sample first_sample + r, */
     const int *samples;   /* or, unless this is NULL, of sample samples[r] */
@@ -309,7 +329,7 @@ typedef struct by_generate_result {
 /* Generate after every prompt at once: prompts[row][0..lengths[row]) for each row of the generator, the same
  * one several times for several samples; a row whose prompt is NULL is left out. An empty prompt starts with
  * the model's end-of-text token, or is an error when there is none. Of an encoder-decoder the prompts are
- * sources, and every text begins with the model's start token. What the generator held before is forgotten.
+ * sources (NULL where spec->pictures takes their place), and every text begins with the model's start token. What the generator held before is forgotten.
  *
  * With a beam search there is one prompt for every beam.width rows of the generator, which must have been
  * made with as many beams. The texts of a prompt stand together in the result, the best first; where
@@ -320,12 +340,12 @@ BY_API by_status by_generate(by_generator *g, const int32_t *const *prompts, con
                              const by_generate_spec *spec, by_generate_result *result);
 BY_API void by_generate_result_free(by_generate_result *result); /* back to the zero state */
 
-/* The same for one text of an n-gram model, whose tokens are those of its tokenizer, or words. A text ends with </s>, which
- * is the tokenizer's end-of-text token where it has one; a model of words never writes <unk>. Without a tokenizer and
- * without an end the text goes on to max_new_tokens, which must be given. Of the spec, sampling, max_new_tokens, ignore_eos,
- * first_sample, token, cancelled, explain and user count. *out is to be released by by_release(out->tokens). */
-BY_API by_status by_ngram_generate(const by_ngram *m, const int32_t *prompt, int length,
-                                   const by_generate_spec *spec, by_generation *out);
+/* The same with an n-gram model, whose tokens are those of its tokenizer, or words: `count` prompts, one text after each. A text
+ * ends with </s>, which is the tokenizer's end-of-text token where it has one; a model of words never writes <unk>. Without a
+ * tokenizer and without an end the text goes on to max_new_tokens, which must be given. Of the spec, sampling, max_new_tokens,
+ * max_seconds, ignore_eos, first_sample, token, cancelled, explain and user count. */
+BY_API by_status by_ngram_generate(const by_ngram *m, const int32_t *const *prompts, const int *lengths,
+                                   int count, const by_generate_spec *spec, by_generate_result *result);
 
 /* ---- sequences that come and go -------------------------------------------------------------- */
 

@@ -52,11 +52,12 @@ typedef enum by_init_kind {
     BY_INIT_ZERO,
     BY_INIT_ONE,
     BY_INIT_UNIFORM,
-    BY_INIT_SINES
+    BY_INIT_SINES,
+    BY_INIT_CONSTANT
 } by_init_kind;
 typedef struct by_init {
     by_init_kind kind;
-    float scale; /* standard deviation (of BY_INIT_ONE: around 1), or half the width of the uniform interval */
+    float scale; /* standard deviation (of BY_INIT_ONE: around 1), half the width of the uniform interval, or the constant */
 } by_init;
 
 /* An empty list whose values will be stored as dtype (f32, bf16, f16, f64) on the device. */
@@ -168,6 +169,9 @@ BY_API by_tensor *by_random(by_graph *g, by_random_kind kind, by_dtype type, int
 enum { BY_MAX_BUCKETS = 128 };
 BY_API by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count,
                              const int *first);
+/* (out, in): times a table of `in` rows, it gives `out` rows between them by cubic convolution with a = -0.75, the end rows
+ * repeated, as PyTorch's bicubic interpolation without aligned corners. */
+BY_API by_tensor *by_interpolation(by_graph *g, int64_t out, int64_t in, by_dtype type);
 /* Positions (...) i32 -> (..., width): sines of width/2 falling frequencies (2017), then the cosines. */
 BY_API by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type);
 /* Copy x over the first elements of a state. What is built from the state afterwards reads x. */
@@ -262,7 +266,8 @@ typedef enum by_pattern_kind {
     BY_PATTERN_BLOCKS,  /* -before <= s / length - p / length <= after */
     BY_PATTERN_STRIDED, /* |p - s| < length, or p - s is a multiple of length */
     BY_PATTERN_FIXED,   /* s / length == p / length, or s % length >= length - after */
-    BY_PATTERN_SINKS    /* -before <= s - p <= after, or s < length: a window, and keys that all see */
+    BY_PATTERN_SINKS,   /* -before <= s - p <= after, or s < length: a window, and keys that all see */
+    BY_PATTERN_MEMORY   /* s >= p / length * length - before: queries of a block share the keys before it */
 } by_pattern_kind;
 typedef struct by_pattern {
     by_pattern_kind kind;
@@ -394,6 +399,24 @@ typedef struct by_loss_spec {
 BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets,
                                    const by_loss_spec *spec);
 
+/* Mean over the channels of pixels of -ln p(value) under a discretised mixture of K logistics (Salimans et al. 2017).
+ * Values are 0 ... 255. targets (..., C) i32; pixels with a target of -100 do not count. logits (..., N), C = 1: N = 3 K:
+ * K mixture logits, K means, K log scales. C = 3: N = 10 K: K mixture logits, then for each channel K means, K log
+ * scales and K coefficients r, g, b: with the values scaled to [-1, 1], the mean of the second channel grows by
+ * tanh(r) x_0, that of the third by tanh(g) x_0 + tanh(b) x_1. -> scalar f32 (f64 for f64). each, unless NULL, receives
+ * the nats of each pixel, for reading alone. */
+BY_API by_tensor *by_logistic_mixture(by_graph *g, by_tensor *logits, by_tensor *targets, int channels,
+                                      by_tensor **each);
+
+/* Log-probabilities of tokens: logits (..., V), targets (...) i32 -> (...) f32 (f64 for f64), the logarithm of
+ * softmax(scale logits)[target]; 0 where the target is -100. scale is 1 over the temperature; 0: 1. Probabilities are never stored;
+ * the gradient is written over the logits' memory. entropy, unless NULL, gets that of every row, (...), without a gradient. */
+BY_API by_tensor *by_log_probs(by_graph *g, by_tensor *logits, by_tensor *targets, double scale,
+                               by_tensor **entropy);
+/* The Kullback-Leibler divergence of softmax(scale teacher) from softmax(scale logits), both (..., V) of one type -> (...) f32.
+ * The gradient goes to the logits; the teacher must need none (by_detach). */
+BY_API by_tensor *by_kl_divergence(by_graph *g, by_tensor *logits, by_tensor *teacher, double scale);
+
 /* ---- small operations ------------------------------------------------------------------------ */
 
 /* Elementwise. Shapes are matched from the last axis on, as in NumPy: an axis of 1 repeats, and so do axes that
@@ -413,6 +436,8 @@ BY_API by_tensor *by_sum(by_graph *g, by_tensor *x, int axis); /* the axis disap
 BY_API by_tensor *by_mean(by_graph *g, by_tensor *x, int axis);
 BY_API by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank,
                              const int64_t *shape); /* a view; one -1 allowed */
+/* The same values, through which no gradient goes. A view. */
+BY_API by_tensor *by_detach(by_graph *g, by_tensor *x);
 BY_API by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order);
 BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count);
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);

@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 typedef struct by_model by_model;
+typedef struct by_adapter_spec by_adapter_spec; /* banyan/adapter.h */
 
 typedef struct by_model_spec {
     by_dtype dtype;           /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
@@ -22,12 +23,16 @@ typedef struct by_model_spec {
     by_dtype weights;   /* how weights of products that are not trained are stored: BY_Q8_0, BY_Q4_0, or
                          * BY_BF16, BY_F16 under BY_F32. 0: as dtype. Rows that are not whole blocks stay
                          * as they are. Saving writes the rounded values, in a float type */
-    bool copy;          /* never map the file, even where that is possible */
-    uint64_t seed;      /* initial values of a new model */
-    bool blank;         /* a new model's values stay zero: for a look at its shape */
-    by_task task;       /* of a new model */
-    int labels;         /* of a new model that has labels */
-    by_problem problem; /* of a new model that classifies */
+    const by_adapter_spec
+        *adapter;               /* add this adapter. For training, it is trained in place of the model, whose
+                                     * parameters are frozen. NULL: none */
+    const char *adapter_folder; /* opening: add the adapter in this folder, with the head it has; NULL: none */
+    bool copy;                  /* never map the file, even where that is possible */
+    uint64_t seed;              /* initial values of a new model */
+    bool blank;                 /* a new model's values stay zero: for a look at its shape */
+    by_task task;               /* of a new model */
+    int labels;                 /* of a new model that has labels */
+    by_problem problem;         /* of a new model that classifies */
     bool exact;    /* opening: the very class that config.json names. Otherwise a class without a head, whose
                     * family ties the head to the body, is opened with that head */
     bool new_head; /* opening: give the model the head of `task`, whatever head the file has. Labels begin
@@ -45,18 +50,26 @@ typedef struct by_model_shape {
     int decoder_layers;    /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;         /* norms before the sub-layers, of families that have the choice */
     int kv_heads;          /* key/value heads, of families that share them among query heads */
-    const char *attention; /* sparse pattern: "strided", "fixed"; score of a recurrent decoder's attention:
+    const char *attention; /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention:
                               "additive", "dot", "general", "concat", or "none" */
     const char *cell;      /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
     int memory;      /* positions remembered from earlier segments, of families that have a memory */
     int hash_rounds; /* rounds of hashing, of families that attend within buckets */
+    const char *distribution;            /* models of pixels: "categorical", "dmol" */
+    const char *coordinates;             /* "sinusoidal", "learned" */
+    int mixtures;                        /* components of "dmol" */
+    int block_rows, block_columns;       /* query blocks of local attention over pictures; "1d": only columns, the length, */
+    int memory_rows, memory_columns;     /* and the memory around them; negative: none, 0: as in the preset */
+    int image, patch, channels; /* of families that read pictures: side of a picture, side of a patch, channels */
+    double drop_path;           /* of families that read pictures: stochastic depth of the last layer */
 } by_model_shape;
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
- * model is not for training, weights of the requested type are mapped instead of copied. The device is
- * borrowed and must outlive the model. Returns NULL on failure. */
+ * model is not for training, weights of the requested type are mapped instead of copied. A folder with an adapter
+ * (adapter_config.json) opens as its base model with that adapter. The device is borrowed and must outlive the
+ * model. Returns NULL on failure. */
 BY_API by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec);
 
 /* Creates a model with initial values. family is "gpt2", "openai-gpt", ... Returns NULL on failure. */
@@ -65,7 +78,7 @@ BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_s
 BY_API void by_model_free(by_model *m);
 
 /* Writes config.json, model.safetensors and, for a model that generates, generation_config.json into dir,
- * which is created if missing. Each file is replaced atomically. Values are written as f32 (masters) unless
+ * which is created if missing. Of a model that uses an adapter, the adapter is written in place of the weights. Each file is replaced atomically. Values are written as f32 (masters) unless
  * dtype is bf16 or f16. Weights larger than BY_SHARD_BYTES are split into several files with
  * model.safetensors.index.json. Weight files of an earlier save that are not replaced are removed at the end.
  * Writing the tokenizer is up to the caller: by_companions_copy (weights.h) copies its files from another
@@ -87,8 +100,13 @@ BY_API const by_input_info *by_model_input(const by_model *m, int i);
 /* Append the model to a graph. The caller feeds io's inputs. Errors stick to the graph. */
 BY_API void by_model_build(const by_model *m, by_graph *g, by_model_io *io);
 
+/* The same for a model that learns nothing: without dropout and without gradients. It may be another model than the one that the graph
+ * is for, on the same device: a teacher, a reference. The graph's own model is built without its adapter. */
+BY_API void by_model_build_frozen(const by_model *m, by_graph *g, by_model_io *io);
+
 /* Returns the loss of the task, a scalar. targets has the shape of the logits without the last axis, i32,
- * where -100 is ignored; for multi-label problems and regression (f32), it has the shape of the logits.
+ * where -100 is ignored; for multi-label problems and regression (f32), it has the shape of the logits. So it
+ * has, as f32, where a row has a probability for each of its classes (mixup, cutmix); these must sum to 1.
  * second is the target of io->second, (B) i32, for tasks that have one. */
 BY_API by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
                                 by_tensor *second);
@@ -130,6 +148,7 @@ BY_API bool by_model_is_limited(const by_model *m); /* true if no text can be lo
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
+BY_API int by_model_projection(const by_model *m); /* width of the space that texts and pictures share; 0: none */
 BY_API int by_model_segments(const by_model *m); /* number of segments or languages; 0: none */
 /* Number of languages if segments are languages; otherwise 0. */
 BY_API int by_model_languages(const by_model *m);
@@ -139,6 +158,12 @@ BY_API int by_model_start(const by_model *m); /* encoder-decoders: id of the tok
 BY_API void by_model_set_start(by_model *m, int token);
 BY_API void by_model_set_eos(by_model *m, int token);
 BY_API void by_model_set_pad(by_model *m, int token);
+
+/* The pictures that the model reads. Returns false, and zeros, for one that reads none. */
+BY_API bool by_model_pictures(const by_model *m, by_pictures *out);
+
+/* The pictures that a model of pixels makes. Returns false, and zeros, for other models. */
+BY_API bool by_model_canvas(const by_model *m, by_canvas *out);
 
 /* Index of the first position of a text in the family's position table. */
 BY_API int by_model_first_position(const by_model *m);
@@ -173,7 +198,7 @@ BY_API by_status by_model_set_memory(by_model *m, int positions);
  * after another. The model is borrowed. Returns NULL on failure, and for a model without such a state. */
 BY_API by_stream *by_stream_new(by_model *m, int batch);
 
-/* Sets the probability of every dropout in the model; 0 disables dropout. */
+/* Sets the probability of every dropout in the model; 0 disables dropout, and stochastic depth with it. */
 BY_API void by_model_set_dropout(by_model *m, double p);
 /* Rounds of hashing of a model that attends within buckets, else 0. No parameter depends on them: evaluation may use
  * more than training. Passes that exist keep theirs. BY_ERR_UNSUPPORTED for a model that does not hash. */

@@ -24,6 +24,7 @@ typedef enum by_task {
     BY_TASK_FEATURES, /* no head */
     BY_TASK_SEQ2SEQ,  /* one text from another: next token of the target, logits (B, T, V) */
     BY_TASK_ENCODER,  /* the encoder of an encoder-decoder without a head; its input is tokens and mask */
+    BY_TASK_CONTRAST, /* texts and pictures in one space: logits (texts, pictures), of which row i belongs to picture i */
     BY_TASK_COUNT
 } by_task;
 BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
@@ -41,6 +42,26 @@ typedef enum by_problem {
 typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part;
 
 #define BY_MAX_LAYERS 256 /* maximum layers of a model */
+
+/* The pictures that a model reads: prepared pixel values (channels, height, width), cut into square patches. Each patch
+ * becomes a position; `tokens` others stand before them. */
+typedef struct by_pictures {
+    int channels, height, width; /* as the model was made; it reads other sizes by interpolated positions */
+    int patch;                   /* side of a patch in pixels */
+    int tokens;                  /* class and distillation tokens */
+} by_pictures;
+/* Positions that a picture of this size becomes, 0 where it is not a whole number of patches. */
+BY_API int by_pictures_positions(const by_pictures *p, int height, int width);
+
+/* The pictures that a model of pixels makes: tokens in raster order, row by row, the channels of a pixel side by side. */
+typedef struct by_canvas {
+    int height, width;
+    int channels;  /* tokens of a pixel */
+    int values;    /* that a token has: 256, or the colours of a palette */
+    int positions; /* of the model: one for each token, or one for each pixel */
+    bool palette;  /* tokens are colours of a palette, which preprocessor_config.json has */
+    bool mixture;  /* the logits of a pixel are those of by_logistic_mixture, not one for each value */
+} by_canvas;
 
 /* The keys and values that a decoding graph reads and extends. by_generator makes it. */
 typedef struct by_cache by_cache;
@@ -62,7 +83,7 @@ typedef struct by_ports {
 } by_ports;
 
 /* An input that a family reads: its name, type, axes as letters (B batch, T tokens, S source tokens, N picked
- * rows) and the part of the model that reads it. */
+ * rows, C channels, H height and W width of a picture) and the part of the model that reads it. */
 typedef struct by_input_info {
     const char *name;
     by_dtype type;
@@ -79,11 +100,14 @@ typedef struct by_input_info {
  *   segments        (B, T)  i32    segment or language of each token; optional
  *   positions       (B, T)  i32    optional; the default is 0, 1, ... or the family's numbering
  *   mask            (B, T)  i32    0 masks a position; optional
+ *   documents       (B, T)  i32    number of the document of each token, below 2^24: tokens see those of their own
+ *                                  document alone; optional, for decoders that list it among their inputs
  *   pick            (N)     i32    flat rows b*T + t for which token logits are computed, which are then (N, V);
  *                                  optional. Decoders that classify need the last token of each row here
  *   source          (B, S)  i32    encoder input ids (encoder-decoder models only)
  *   source_mask     (B, S)  i32    0 masks a position; optional
  *   class_weights   (labels) f32   weight of each class in the loss; optional
+ *   pixel_values    (B, C, H, W) f32   prepared pictures, for models that read them (by_model_pictures)
  *
  *   output          shape          repeated
  *   logits, second  see by_task
@@ -93,6 +117,7 @@ typedef struct by_input_info {
  *   attention       (B, H, T, T)   for each layer, if want_attention
  *   memory          (B, S, C)      output of the encoder
  *   source_hidden, source_attention, cross_attention   the same for the encoder and for cross-attention
+ *   text_embeds, image_embeds (B, E)  vectors of length 1, for models of both
  *   loss            scalar         an auxiliary loss, added to the task's by by_model_loss */
 typedef struct by_model_io {
     by_task task;

@@ -19,8 +19,11 @@ typedef struct by_array {
 } by_array;
 
 /* The arrays of one batch. Names are those of the model's inputs (by_model_io) and
- *   targets          see by_model_loss; i32, or f32 for regression
+ *   targets          see by_model_loss; i32, or f32 for regression and for probabilities of classes (B, labels)
+ *                    . Pairs of texts and pictures (BY_TASK_CONTRAST) have none: row i of both belong together
  *   second_targets   (B) i32, for tasks with a second target
+ *   sampled          (B, T) i32, encoder-decoders: where not 0, the decoder reads the token that the model predicts there
+ *                    instead of the given one (scheduled sampling: docs/OBJECTIVES.md)
  *   pool_weights     (B, T) f32, by which the last hidden states are summed into by_pass_summary
  * Positions that a batch lacks are the family's own (by_model_positions); a decoder that classifies finds the
  * last token of each row itself. */
@@ -36,6 +39,10 @@ typedef struct by_batch {
 
 /* A batch of text: tokens (B, T). */
 BY_API by_batch by_batch_of(int batch, int seq, const int32_t *tokens);
+/* A batch of pictures: pixel_values (B, C, H, W), with the channels of the model. seq becomes the number of positions of
+ * a picture; 0, which by_pass_new refuses, where the model reads no such pictures. */
+BY_API by_batch by_batch_of_pictures(const by_model *m, int batch, int height, int width,
+                                     const float *pixels);
 /* Adds an array, or replaces the one with that name; data NULL removes it. More than BY_BATCH_ARRAYS arrays
  * make by_pass_new fail. */
 BY_API void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const int64_t *shape,

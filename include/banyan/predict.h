@@ -1,9 +1,10 @@
-/* predict.h - predictions of fine-tuned models: text labels, masked tokens, entities, answers to questions.
+/* predict.h - predictions of fine-tuned models: labels of texts and pictures, masked tokens, entities, answers to questions.
  * The texts of a call are grouped by length and run in batches. */
 #ifndef BANYAN_PREDICT_H
 #define BANYAN_PREDICT_H
 
 #include "banyan/model.h"
+#include "banyan/picture_set.h"
 #include "banyan/tokenizer.h"
 
 #ifdef __cplusplus
@@ -16,10 +17,11 @@ typedef struct by_predictor_spec {
     /* Polled between batches; returning true ends the call with BY_ERR_CANCELLED. May be NULL. */
     bool (*cancelled)(void *user);
     void *user;
+    const by_processor *processor; /* prepares pictures; NULL: for texts alone. Borrowed */
 } by_predictor_spec;
 
 typedef struct by_predictor by_predictor;
-/* The model and tokenizer are borrowed and must outlive the predictor. Returns NULL on failure. A predictor
+/* The model and tokenizer, which is NULL for pictures alone, are borrowed and must outlive the predictor. Returns NULL on failure. A predictor
  * may be used by one thread at a time. */
 BY_API by_predictor *by_predictor_new(by_model *m, const by_tokenizer *t, const by_predictor_spec *spec);
 /* Frees a predictor. NULL is a no-op. */
@@ -31,6 +33,10 @@ BY_API void by_predictor_free(by_predictor *p);
  * (BY_PROBLEM_REGRESSION). */
 BY_API by_status by_predictor_classify(by_predictor *p, const char *const *texts, const char *const *pairs,
                                        int count, float *scores);
+
+/* The same for `count` pictures of a dataset, from number `first` on. */
+BY_API by_status by_predictor_classify_pictures(by_predictor *p, const by_picture_set *set, int64_t first,
+                                                int count, float *scores);
 
 /* A candidate for a masked token. */
 typedef struct by_guess {

@@ -1,8 +1,9 @@
-/* rewrite.h - text-to-text generation with an encoder-decoder: translation, summaries, answers. */
+/* rewrite.h - text from an encoder-decoder: translation, summaries, answers, captions of pictures. */
 #ifndef BANYAN_REWRITE_H
 #define BANYAN_REWRITE_H
 
 #include "banyan/generate.h"
+#include "banyan/picture_set.h"
 #include "banyan/tokenizer.h"
 
 #ifdef __cplusplus
@@ -48,7 +49,7 @@ BY_API int by_rewrite_defaults_least(const by_rewrite_defaults *d, int prompt);
 BY_API void by_rewrite_defaults_free(by_rewrite_defaults *d); /* resets to the zero state */
 
 typedef struct by_rewriter_spec {
-    /* max_new_tokens 0: twice the source length plus 32, within the context. tokenizer NULL: the
+    /* max_new_tokens 0: twice the source length plus 32, for pictures 32, within the context. tokenizer NULL: the
      * rewriter's. */
     by_generate_spec generate;
     int batch;          /* sources per batch; 0: 32 */
@@ -73,6 +74,9 @@ typedef struct by_rewriting {
 /* Generates beam.returned (or 1) texts for every source; *out is (count, returned). Sources of similar length
  * are batched together. An empty source gives an empty text. *out is NULL on failure. */
 BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
+/* The same for `count` pictures of a dataset, from number `first` on, with a model that reads pictures. */
+BY_API by_status by_rewriter_caption(by_rewriter *r, const by_processor *processor, const by_picture_set *set,
+                                     int64_t first, int count, by_rewriting **out);
 BY_API void by_rewritings_free(by_rewriting *list, int count);
 BY_API int by_rewriter_returned(const by_rewriter *r);
 BY_API int by_rewriter_most(const by_rewriter *r); /* maximum tokens of a source; 0: unlimited */

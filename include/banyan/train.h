@@ -3,6 +3,7 @@
 #ifndef BANYAN_TRAIN_H
 #define BANYAN_TRAIN_H
 
+#include "banyan/image_tasks.h"
 #include "banyan/pass.h"
 #include "banyan/score.h"
 
@@ -149,9 +150,12 @@ typedef struct by_objective_choice {
 typedef struct by_report {
     int64_t step, steps;
     double loss, eval_loss, learning_rate, grad_norm, ms, tokens_per_s;
-    double next_accuracy; /* of the second task on held-out text: do two texts follow, or their order */
-    double peak_share;    /* of the measured matrix-product rate; NaN when it is unknown */
-    double seconds;       /* since the start of this process's part */
+    double next_accuracy;  /* of the second task on held-out text: do two texts follow, or their order */
+    double peak_share;     /* of the measured matrix-product rate; NaN when it is unknown */
+    double pictures_per_s; /* of runs on pictures, in place of tokens_per_s */
+    double
+        data_wait; /* share of the time in which the run waited for data; NaN where they are not prepared ahead */
+    double seconds; /* since the start of this process's part */
     bool evaluated, saved;
     bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
@@ -165,8 +169,11 @@ typedef struct by_run_spec {
     const char *family; /* "gpt2" */
     by_model_shape shape;
     by_dtype dtype;
-    bool stochastic_rounding; /* bf16 parameters without f32 masters: see by_params_without_masters */
-    const char *init_from;    /* a model directory to start from instead of fresh values, or NULL; of `shape`
+    bool stochastic_rounding;       /* bf16 parameters without f32 masters: see by_params_without_masters */
+    const by_adapter_spec *adapter; /* with init_from: train this and not the model; NULL: none */
+    const char *lora;               /* the adapter in words, for run.json; may be NULL */
+    by_dtype weights;               /* how what is not trained is stored: see by_model_spec */
+    const char *init_from; /* a model directory to start from instead of fresh values, or NULL; of `shape`
                                  only dropout counts then (negative: the model's own) */
     /* data */
     const char *const *data; /* text files or .bin shards, patterns allowed */
@@ -175,7 +182,7 @@ typedef struct by_run_spec {
     int eval_count;
     double eval_fraction;         /* of the end of the data, when there is no eval_data */
     const char *tokenizer;        /* "char", "byte", a directory, or what to learn from the data: "bpe:8000",
-                                     "unigram:8000", "wordpiece:8000"; NULL: "char" for text */
+                                     "unigram:8000", "wordpiece:8000", "word:8000"; NULL: "char" for text */
     const char *target_tokenizer; /* the same for the target of "translate", which then has a vocabulary of
                                      its own, as has the source; NULL: they share one */
     by_objective_choice objective;
@@ -183,6 +190,8 @@ typedef struct by_run_spec {
     int batch, seq; /* seq 0: the model's context */
     int batch_tokens; /* of "translate", instead of batch: tokens of a micro-batch per side, with padding; 0: 4096 */
     double label_smoothing;
+    double scheduled_sampling; /* of encoder-decoders: the share of target tokens that the decoder reads as it predicts
+                                  them itself, at the last step; it grows from 0 in proportion to the steps */
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */
     double epochs; /* 0: by the objective and the amount of data (docs/RECIPES.md) */
@@ -190,6 +199,7 @@ typedef struct by_run_spec {
     by_optimizer_spec optimizer;
     bool recompute;
     uint64_t seed;
+    by_image_training images; /* of families that read pictures */
     /* evaluation, logging, saving; in steps, 0: a sensible default */
     int64_t eval_every, log_every, save_every;
     int64_t eval_batches; /* at most; 0: all of the held-out part; negative: as many as there are steps
@@ -216,7 +226,7 @@ typedef struct by_run_spec {
 } by_run_spec;
 
 typedef struct by_run_result {
-    int64_t steps, resumed_from, parameters;
+    int64_t steps, resumed_from, parameters, trained; /* trained: parameters that are not frozen */
     double loss, eval_loss, best_eval_loss, next_accuracy;
     int64_t best_step;
     int averaged;              /* checkpoints in out/averaged */
@@ -224,6 +234,10 @@ typedef struct by_run_result {
     double seconds;
     size_t activation_bytes, state_bytes;
     bool stopped_early;
+    by_metric metrics[BY_METRICS_MAX]; /* of the best evaluation, for runs on pictures */
+    int n_metrics, labels;
+    double data_wait;      /* as in by_report, over all steps */
+    const char *loss_unit; /* of the losses: "nats per token"; NULL: unknown */
 } by_run_result;
 
 /* Published set-ups, as options of `banyan train`: "--model transformer --layers 6 ...". Options that are

@@ -1,4 +1,4 @@
-/* train_tokenizer.h - trains a vocabulary (BPE, WordPiece, Unigram) on text and returns a tokenizer that is
+/* train_tokenizer.h - trains a vocabulary (BPE, WordPiece, Unigram, whole words) on text and returns a tokenizer that is
  * ready to use and save. */
 #ifndef BANYAN_TRAIN_TOKENIZER_H
 #define BANYAN_TRAIN_TOKENIZER_H
@@ -13,7 +13,8 @@ typedef enum by_vocab_kind {
     BY_VOCAB_AUTO = 0, /* as specified by `like`, otherwise BPE */
     BY_VOCAB_BPE,
     BY_VOCAB_WORDPIECE,
-    BY_VOCAB_UNIGRAM
+    BY_VOCAB_UNIGRAM,
+    BY_VOCAB_WORD /* whole words; all others are unknown */
 } by_vocab_kind;
 
 /* Progress of the training. done and total count bytes, tokens or passes, depending on the phase; total is 0
@@ -29,7 +30,7 @@ typedef struct by_vocab_spec {
     const char *like; /* name of a complete pipeline: "gpt2", "roberta", "gpt", "bert", "bert-cased", "t5" */
     by_vocab_kind kind;
     int size;              /* vocabulary size, including special tokens; 0: 30000 */
-    int64_t min_frequency; /* BPE, WordPiece: minimum count of a pair to be merged; 0: 2 */
+    int64_t min_frequency; /* BPE, WordPiece: minimum count of a pair to be merged; 0: 2. Words: of a word; 0: 1 */
 
     /* Special tokens get the first ids, in this order. special NULL: those of `like`, or only the unknown
      * token if the model type needs one. unknown NULL: that of `like`, otherwise "<unk>" ("[UNK]" for

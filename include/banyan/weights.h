@@ -1,5 +1,5 @@
-/* weights.h - the tensors of a checkpoint: .safetensors files and old PyTorch files (.bin, .pt), as one file
- * or as shards with an index. Files are mapped; nothing is copied until values are requested. */
+/* weights.h - the tensors of a checkpoint: .safetensors files, old PyTorch files (.bin, .pt) and archives of NumPy (.npz), as one
+ * file or as shards with an index. Files are mapped; nothing is copied until values are requested. */
 #ifndef BANYAN_WEIGHTS_H
 #define BANYAN_WEIGHTS_H
 
@@ -27,7 +27,7 @@ typedef struct by_weight {
 /* The contents of a file or a directory. Tensors are sorted by name and live as long as this object. */
 typedef struct by_weights by_weights;
 
-/* Opens a .safetensors file, a PyTorch file, an index of either (*.index.json), or a directory. In a
+/* Opens a .safetensors file, a PyTorch file, a .npz file that is not compressed, an index of any (*.index.json), or a directory. In a
  * directory, it looks for model.safetensors, model.safetensors.index.json, pytorch_model.bin and
  * pytorch_model.bin.index.json, in this order. PyTorch files are read without executing anything; whatever
  * they contain besides tensors and plain values is an error that names it. Returns NULL on failure. */
@@ -42,7 +42,7 @@ BY_API int by_weights_count(const by_weights *w);
 BY_API const by_weight *by_weights_at(const by_weights *w, int i);              /* NULL if out of range */
 BY_API const by_weight *by_weights_find(const by_weights *w, const char *name); /* NULL if absent */
 
-/* The format ("safetensors", "PyTorch zip" or "PyTorch stream"); the number of files; the metadata by key
+/* The format ("safetensors", "PyTorch zip", "PyTorch stream" or "NumPy npz"); the number of files; the metadata by key
  * (NULL if absent), or the i-th key and value (false past the end). */
 BY_API const char *by_weights_format(const by_weights *w);
 BY_API int by_weights_files(const by_weights *w);
@@ -66,6 +66,8 @@ typedef struct by_convert_spec {
     by_dtype dtype;      /* f32, bf16, f16 or f64 */
     int64_t shard_bytes; /* maximum size of a file, in bytes; 0: one file */
     bool dry_run;        /* check and count, but write nothing */
+    const char *const *renames; /* new names of tensors, each "OLD=NEW"; NULL: none */
+    int rename_count;
     /* Called after each tensor with the bytes written so far, unless NULL. Returning false stops the
      * conversion. */
     bool (*progress)(void *user, const char *name, size_t done, size_t total);

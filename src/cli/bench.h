@@ -44,9 +44,11 @@ typedef struct bench {
     int32_t *mask;             /* (B, T) or (B, S) with --padding, else NULL */
     int32_t *pick;             /* (picks) rows that a model of hidden tokens is to guess, else NULL */
     int picks;
-    const int32_t **rows; /* (B) of tokens or sources, for the generator */
-    int *lengths;         /* (B) */
-    double *seconds;      /* (steps) */
+    int32_t *order, *segments; /* (B, T) where tokens are predicted in a random order, else NULL */
+    const int32_t **rows;      /* (B) of tokens or sources, for the generator */
+    int *lengths;              /* (B) */
+    double *seconds;           /* (steps) */
+    double cpu_seconds;        /* least processor time of a step, of all threads together */
     bench_kind kinds[160];
     int n_kinds;
     bool only_products; /* gemm; the profiles look at all nodes */
@@ -73,7 +75,10 @@ typedef struct bench_work {
 by_status bench_open_model(bench *b);
 by_status bench_open_rows(bench *b); /* room for the tokens of a step */
 by_status bench_draw(bench *b);      /* new tokens; those of bench/peer_*.py */
-by_status bench_hide(bench *b);      /* selects the tokens that a masked language model predicts */
+by_status bench_hide(bench *b);
+by_status bench_order(bench *b);
+bool bench_takes(const bench *b,
+                 const char *input); /* selects the tokens that a masked language model predicts */
 by_batch bench_batch(const bench *b);
 bool bench_is_pair(const bench *b);
 /* FLOP of a token going forward against the keys of `seen` positions. */

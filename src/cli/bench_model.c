@@ -58,6 +58,30 @@ by_status bench_hide(bench *b)
     return BY_OK;
 }
 
+bool bench_takes(const bench *b, const char *input)
+{
+    for (int i = 0; by_model_input(b->model, i); i++)
+        if (strcmp(by_model_input(b->model, i)->name, input) == 0)
+            return true;
+    return false;
+}
+
+/* XLNet: the hidden tokens are predicted in a random order, after the others; a row has two segments. */
+by_status bench_order(bench *b)
+{
+    const size_t cells = (size_t)b->o.batch * (size_t)b->o.seq;
+    b->order = base_alloc_zero(cells, sizeof *b->order);
+    b->segments = base_alloc_zero(cells, sizeof *b->segments);
+    if (!b->order || !b->segments)
+        return BY_ERR_MEMORY;
+    for (size_t i = 0; i < cells; i++) {
+        const uint32_t place = (uint32_t)(i % (size_t)b->o.seq);
+        b->order[i] = is_hidden((int64_t)i) ? 1 + (int32_t)(place * 2654435761u >> 8) : 0;
+        b->segments[i] = (int)place >= b->o.seq / 2;
+    }
+    return bench_hide(b);
+}
+
 /* FLOP of a token going forward: two per parameter, and for its queries, against the keys of `seen`
  * positions, two products. */
 double bench_forward_flops(const bench *b, double seen)
@@ -75,6 +99,8 @@ by_batch bench_batch(const bench *b)
     else
         by_batch_put_tokens(&batch, "mask", b->mask);
     by_batch_put_ids(&batch, "pick", b->picks, b->pick);
+    by_batch_put_tokens(&batch, "order", b->order);
+    by_batch_put_tokens(&batch, "segments", b->segments);
     by_batch_put_ids(&batch, "targets", by_batch_targets(b->model, &batch), b->targets);
     return batch;
 }
@@ -176,6 +202,8 @@ void bench_release(bench *b)
     base_free(b->source);
     base_free(b->mask);
     base_free(b->pick);
+    base_free(b->order);
+    base_free(b->segments);
     base_free(b->rows);
     base_free(b->lengths);
     base_free(b->seconds);

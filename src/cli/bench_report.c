@@ -83,6 +83,7 @@ int bench_tell(bench *b)
     cli_json_number(j, "tokens_per_s", rate);
     cli_json_number(j, "ms_per_step", 1e3 * median / b->passes);
     cli_json_number(j, "ms_min", 1e3 * b->seconds[0] / b->passes);
+    cli_json_number(j, "cpu_ms_min", 1e3 * b->cpu_seconds / b->passes);
     cli_json_number(j, "flops_per_s", flops);
     cli_json_number(j, "peak_flops_per_s", peak);
     cli_json_number(j, "peak_share", flops <= peak ? flops / peak : (double)NAN); /* else measured badly */

@@ -18,6 +18,8 @@ by_status bench_train_open(bench *b)
 {
     if (by_model_task(b->model) == BY_TASK_MLM)
         BY_TRY(bench_hide(b));
+    else if (bench_takes(b, "order"))
+        BY_TRY(bench_order(b));
     const by_optimizer_spec adamw = {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1};
     b->trainer =
         by_trainer_new(b->model, &(by_trainer_spec){.recompute = b->o.recompute, .optimizer = adamw});

@@ -1,8 +1,11 @@
 /* common.c - helpers of several verbs (see common.h). */
 #include "cli/common.h"
 
+#include "banyan/adapter.h"
+#include "banyan/ngram.h"
 #include "banyan/weights.h"
 #include "base/file.h"
+#include "base/input.h"
 #include "cli/report.h"
 
 /* dir/name is there. A failed allocation counts as absent: opening the file next reports it. */
@@ -31,6 +34,8 @@ void cli_fail_absent(const char *path)
 {
     if (base_file_exists(path))
         base_fail(BY_ERR_IO, "%s: a file, not a model directory", path);
+    else if (base_input_ends(path, ".arpa"))
+        base_fail(BY_ERR_IO, "%s: no such file", path);
     else if (is_hub_name(path))
         base_fail(BY_ERR_IO,
                   "%s: no such directory; fetch a model from the Hugging Face hub first: "
@@ -40,14 +45,33 @@ void cli_fail_absent(const char *path)
         base_fail(BY_ERR_IO, "%s: no such directory", path);
 }
 
+cli_kind_of_model cli_model_kind(const char *path)
+{
+    return by_ngram_is(path) ? CLI_MODEL_NGRAM : CLI_MODEL_NEURAL;
+}
+
+/* A model, or an adapter that names its model. */
+static bool is_model(const char *dir)
+{
+    return holds(dir, "config.json") || holds(dir, "adapter_config.json");
+}
+
 char *cli_model_dir(const char *path)
 {
     static const char *const inside[] = {"best", "last"};
-    if (holds(path, "config.json"))
+    if (cli_model_kind(path) == CLI_MODEL_NGRAM) {
+        base_fail(
+            BY_ERR_UNSUPPORTED,
+            "%s: an n-gram model, which this command does not take; train, eval, score, generate, inspect "
+            "and convert do",
+            path);
+        return NULL;
+    }
+    if (is_model(path))
         return base_strdup(path);
     for (int i = 0; i < BY_COUNT(inside); i++) {
         char *dir = base_path_join(path, inside[i]);
-        if (!dir || holds(dir, "config.json"))
+        if (!dir || is_model(dir))
             return dir;
         base_free(dir);
     }
@@ -66,13 +90,15 @@ by_tokenizer *cli_tokenizer(const char *path)
         return NULL;
     by_tokenizer *t =
         by_tokenizer_load(holds(dir, "tokenizer.json") || !holds(path, "tokenizer.json") ? dir : path);
+    char *base = !t && holds(dir, "adapter_config.json") ? by_adapter_base(dir) : NULL;
+    if (base)
+        t = by_tokenizer_load(base);
+    base_free(base);
     base_free(dir);
     return t;
 }
 
-/* Of the largest tensor: others, such as norms, may be kept in f32. A failure is left to who opens the model.
- */
-static by_dtype stored_type(const char *dir)
+by_dtype cli_stored_type(const char *dir)
 {
     by_weights *w = by_weights_open(dir);
     const by_weight *largest = NULL;
@@ -89,7 +115,7 @@ static by_dtype stored_type(const char *dir)
 
 void cli_note_widening(const char *dir, by_dtype dtype)
 {
-    const by_dtype stored = dir && dtype == BY_F32 ? stored_type(dir) : dtype;
+    const by_dtype stored = dir && dtype == BY_F32 ? cli_stored_type(dir) : dtype;
     if (dtype != BY_F32 || (stored != BY_BF16 && stored != BY_F16))
         return;
     cli_note("%s: %s weights are converted to f32, which takes time and twice the memory; --dtype bf16 "

@@ -5,6 +5,13 @@
 #include "banyan/graph.h"
 #include "text/tokenizer.h"
 
+/* The kinds of models that verbs know, by what a path holds. This is the one place that decides. */
+typedef enum cli_kind_of_model {
+    CLI_MODEL_NEURAL, /* or something else: opening it says what is wrong */
+    CLI_MODEL_NGRAM   /* a directory, a binary or an ARPA file (banyan/ngram.h) */
+} cli_kind_of_model;
+cli_kind_of_model cli_model_kind(const char *path);
+
 /* Returns the model directory for `path`: `path` itself if it holds config.json, else the best or last model of the run
  * folder. Heap string (base_free), or NULL with an error. */
 char *cli_model_dir(const char *path);
@@ -17,6 +24,10 @@ void cli_fail_absent(const char *path);
  * with an error that names the folder. */
 by_tokenizer *cli_tokenizer(const char *path);
 
+/* The type of the largest tensor of a model's file: others, such as norms, may be kept in f32. BY_F32 if it cannot be opened, which is
+ * left to who opens the model. */
+by_dtype cli_stored_type(const char *dir);
+
 /* Notes on stderr that 16-bit weights will be converted to f32, and how to avoid the cost. dir may be NULL. */
 void cli_note_widening(const char *dir, by_dtype dtype);
 
@@ -26,6 +37,14 @@ void cli_note_widening(const char *dir, by_dtype dtype);
         CLI_AT(type, member),                                                                      \
             .name = "weights", .choices = "q8_0|q4_0|bf16|f16",                                    \
             .help = "store the weights of products so: less memory, faster decoding, fewer digits" \
+    }
+/* The option --adapter of verbs that open a model. */
+#define CLI_ADAPTER(type, member)                                                                        \
+    {                                                                                                    \
+        CLI_AT(type, member),                                                                            \
+            .name = "adapter", .value = "DIR",                                                           \
+            .help = "use the adapter in DIR (adapter_config.json, as PEFT writes it) with the model; a " \
+                    "folder with an adapter can also be given as the model"                              \
     }
 by_dtype cli_weights(const char *name); /* BY_F32, which is as dtype says, for NULL */
 

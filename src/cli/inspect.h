@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 typedef struct inspect_options {
-    const char *graph, *mode, *freeze, *task, *weights;
+    const char *graph, *mode, *freeze, *task, *weights, *lora;
     int batch, seq;
     by_dtype dtype;
     bool params, recompute, json;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/inspect.h"
+#include "cli/lora.h"
 #include "graph/null_device.h"
 #include "cli/report.h"
 #include "cli/format.h"
@@ -27,6 +28,7 @@ typedef struct inspection {
     by_dtype stored;  /* in the file */
     by_device device;
     by_model *model;
+    cli_lora lora;
     by_plan plans[BY_PLAN_MODES], recomputed; /* the last: of training */
     bool has[BY_PLAN_MODES];
     group *groups;
@@ -38,7 +40,11 @@ typedef struct inspection {
 /* The type of most elements of the model's file. */
 static by_status find_stored(inspection *in)
 {
-    by_weights *file = by_weights_open(in->dir);
+    char *config = base_path_join(in->dir, "adapter_config.json");
+    char *base = config && base_file_exists(config) ? by_adapter_base(in->dir) : base_strdup(in->dir);
+    by_weights *file = base ? by_weights_open(base) : NULL;
+    base_free(config);
+    base_free(base);
     size_t bytes[BY_DTYPE_COUNT] = {0};
     if (!file)
         return base_error_status();
@@ -56,9 +62,10 @@ static by_status find_stored(inspection *in)
 static by_model_spec spec_of(const inspection *in)
 {
     by_model_spec s = {.dtype = in->o.dtype,
-                       .training = !in->o.weights || in->o.freeze,
+                       .training = !in->o.weights || in->o.freeze || in->o.lora,
                        .freeze = in->o.freeze,
                        .weights = cli_weights(in->o.weights),
+                       .adapter = in->o.lora ? &in->lora.spec : NULL,
                        .exact = !in->o.task};
     if (in->o.task && by_task_find(in->o.task, &s.task)) {
         s.new_head = true;
@@ -85,6 +92,9 @@ static by_status open_model(inspection *in)
 {
     const char *colon = strchr(in->what, ':');
     in->device.backend = &gr_null_backend;
+    if (in->o.lora)
+        BY_TRY(cli_lora_parse(in->o.lora, &in->lora));
+    in->lora.spec.blank = true;
     if (colon && !base_dir_exists(in->what))
         return open_preset(in, colon);
     in->dir = cli_model_dir(in->what);
@@ -103,6 +113,11 @@ static by_status open_model(inspection *in)
 static bool is_pair(const by_model *m)
 {
     return by_model_is_pair(m) && by_model_task(m) != BY_TASK_ENCODER;
+}
+
+static bool reads_texts(const by_model *m)
+{
+    return by_model_vocab(m) > 0;
 }
 
 static by_plan_spec plan_spec(const inspection *in, by_plan_mode m)
@@ -125,9 +140,10 @@ static by_status make_plans(inspection *in)
 {
     for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
         const bool asked = in->o.mode && strcmp(in->o.mode, mode_names[m]) == 0;
-        const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze;
+        const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze && !in->o.lora;
         if (asked && stored && by_model_plans(in->model, m))
-            return base_fail(BY_ERR_ARGUMENT, "weights of %s are not trained: say what is frozen (--freeze)",
+            return base_fail(BY_ERR_ARGUMENT,
+                             "weights of %s are not trained: say what is frozen (--freeze, --lora)",
                              in->o.weights);
         if (asked || (!in->o.mode && !stored && by_model_plans(in->model, m)))
             BY_TRY(make_plan(in, m));
@@ -210,10 +226,11 @@ static void print_plan(const char *name, const by_plan *p)
 
 static void print_plans(const inspection *in)
 {
-    printf("\nmemory in %s for %d x %d tokens%s, and work per token\n", by_dtype_name(in->o.dtype),
-           in->o.batch, in->o.seq, is_pair(in->model) ? " of sources and as many of texts" : "");
-    printf("  %-16s %11s %11s %11s %12s %11s %11s   %s\n", "", "weights", "gradients", "optimiser",
-           "activations", "cache", "all", "per token");
+    const char *unit = reads_texts(in->model) ? "token" : "position";
+    printf("\nmemory in %s for %d x %d %ss%s, and work per %s\n", by_dtype_name(in->o.dtype), in->o.batch,
+           in->o.seq, unit, is_pair(in->model) ? " of sources and as many of texts" : "", unit);
+    printf("  %-16s %11s %11s %11s %12s %11s %11s   per %s\n", "", "weights", "gradients", "optimiser",
+           "activations", "cache", "all", unit);
     for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
         if (in->has[m])
             print_plan(mode_names[m], &in->plans[m]);
@@ -251,8 +268,15 @@ static void print_model(const inspection *in)
     const by_params *p = by_model_params(m);
     double all = (double)by_params_elements(p);
     printf("%s, %s\n", by_model_title(m), by_model_class(m));
-    printf("  %d layers, %d heads, width %d, context %d, vocabulary %d\n", by_model_layers(m),
-           by_model_heads(m), by_model_width(m), by_model_context(m), by_model_vocab(m));
+    by_pictures pictures;
+    printf("  %d layers, %d heads, width %d", by_model_layers(m), by_model_heads(m), by_model_width(m));
+    if (reads_texts(m))
+        printf(", context %d, vocabulary %d", by_model_context(m), by_model_vocab(m));
+    printf("\n");
+    if (by_model_pictures(m, &pictures))
+        printf("  pictures of %d x %d x %d in patches of %d x %d: %d positions\n", pictures.channels,
+               pictures.height, pictures.width, pictures.patch, pictures.patch,
+               by_pictures_positions(&pictures, pictures.height, pictures.width));
     if (by_model_task(m) == BY_TASK_CLASSIFY)
         printf("  %d labels\n", by_model_labels(m));
     if (in->dir) {
@@ -266,12 +290,18 @@ static void print_model(const inspection *in)
         printf("  %-*s %8d %16s  %5.1f%%\n", wide, in->groups[i].name, in->groups[i].tensors,
                cli_count_text(in->groups[i].elements).s, 100 * (double)in->groups[i].elements / all);
     printf("  %-*s %8d %16s\n", wide, "all", by_params_count(p), cli_count_text(by_params_elements(p)).s);
-    if (in->o.freeze)
-        printf("  %-*s %8s %16s  %5.1f%%\n", wide, "trained", "", cli_count_text(by_params_trained(p)).s,
-               100 * (double)by_params_trained(p) / all);
+    const by_params *own = by_adapter_params(by_model_adapter(m)), *trained = by_model_trained(m);
+    if (own)
+        printf("  %-*s %8d %16s  %5.1f%%\n", wide, "adapter", by_params_count(own),
+               cli_count_text(by_params_elements(own)).s, 100 * (double)by_params_elements(own) / all);
+    if (in->o.freeze || own)
+        printf("  %-*s %8s %16s  %5.1f%%\n", wide, "trained", "",
+               cli_count_text(by_params_trained(trained)).s, 100 * (double)by_params_trained(trained) / all);
     print_plans(in);
     if (in->o.params)
         print_params(p);
+    if (in->o.params && own)
+        print_params(own);
 }
 
 /* ---- the model as JSON ----------------------------------------------------------------------- */
@@ -332,10 +362,22 @@ static int print_model_json(const inspection *in)
     cJSON_AddNumberToObject(j, "width", by_model_width(m));
     cJSON_AddNumberToObject(j, "context", by_model_context(m));
     cJSON_AddNumberToObject(j, "vocab", by_model_vocab(m));
+    by_pictures pictures;
+    if (by_model_pictures(m, &pictures)) {
+        cJSON *o = cJSON_AddObjectToObject(j, "pictures");
+        cJSON_AddNumberToObject(o, "channels", pictures.channels);
+        cJSON_AddNumberToObject(o, "height", pictures.height);
+        cJSON_AddNumberToObject(o, "width", pictures.width);
+        cJSON_AddNumberToObject(o, "patch", pictures.patch);
+        cJSON_AddNumberToObject(o, "tokens", pictures.tokens);
+    }
     if (by_model_task(m) == BY_TASK_CLASSIFY)
         cJSON_AddNumberToObject(j, "labels", by_model_labels(m));
     cJSON_AddNumberToObject(j, "parameters", (double)by_params_elements(by_model_params(m)));
-    cJSON_AddNumberToObject(j, "trained_parameters", (double)by_params_trained(by_model_params(m)));
+    cJSON_AddNumberToObject(j, "trained_parameters", (double)by_params_trained(by_model_trained(m)));
+    if (by_model_adapter(m))
+        cJSON_AddNumberToObject(j, "adapter_parameters",
+                                (double)by_params_elements(by_adapter_params(by_model_adapter(m))));
     if (in->dir) {
         cJSON_AddStringToObject(j, "stored_dtype", by_dtype_name(in->stored));
         cli_inspect_companions_json(in->dir, j);
@@ -354,9 +396,12 @@ static by_status inspect(inspection *in)
 {
     BY_TRY(open_model(in));
     int context = by_model_context(in->model);
+    if (in->o.seq_given && !reads_texts(in->model))
+        return base_fail(BY_ERR_ARGUMENT, "--seq: a %s reads pictures, which have no length",
+                         by_model_class(in->model));
     if (!in->o.seq_given)
         in->o.seq = context;
-    if (in->o.seq > context)
+    if (in->o.seq > context && by_model_is_limited(in->model))
         return base_fail(BY_ERR_ARGUMENT, "--seq %d: the model's context is %d", in->o.seq, context);
     if (in->o.graph)
         return print_graph(in);
@@ -370,6 +415,7 @@ static void close_inspection(inspection *in)
         base_free(in->groups[i].name);
     base_free(in->groups);
     by_model_free(in->model);
+    cli_lora_free(&in->lora);
     base_free(in->dir);
 }
 

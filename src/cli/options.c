@@ -596,6 +596,32 @@ void cli_args_free(cli_args *args)
     *args = (cli_args){0};
 }
 
+static bool is_listed(const char *name, const char *const *names)
+{
+    for (; names && *names; names++)
+        if (strcmp(name, *names) == 0)
+            return true;
+    return false;
+}
+
+const cli_option *cli_given_beyond(const cli_args *args, const char *const *names, const char *const *more)
+{
+    for (int i = 0; i < args->verb->option_count; i++) {
+        const cli_option *o = &args->verb->options[i];
+        if (args->given[i] && !is_listed(o->name, names) && !is_listed(o->name, more))
+            return o;
+    }
+    return NULL;
+}
+
+const cli_option *cli_given_among(const cli_args *args, const char *const *names)
+{
+    for (int i = 0; i < args->verb->option_count; i++)
+        if (args->given[i] && is_listed(args->verb->options[i].name, names))
+            return &args->verb->options[i];
+    return NULL;
+}
+
 bool cli_given(const cli_args *args, const void *field)
 {
     for (int i = 0; args->verb && i < args->verb->option_count; i++)

@@ -91,6 +91,12 @@ void cli_args_free(cli_args *args); /* zero state is legal */
  * &o.steps). */
 bool cli_given(const cli_args *args, const void *field);
 
+/* The first option that the user gave and whose name is in neither list; they end with NULL, and `more` may be NULL. NULL: there is
+ * none. */
+const cli_option *cli_given_beyond(const cli_args *args, const char *const *names, const char *const *more);
+/* The first one that is in the list. */
+const cli_option *cli_given_among(const cli_args *args, const char *const *names);
+
 /* Fields of `part`, a struct inside the options, whose options were not given: they get the values that they have in `usual`, a struct of the
  * same type. So a spec of the library that options write into keeps the library's own defaults. */
 void cli_options_default(const cli_args *args, void *part, const void *usual, size_t size);

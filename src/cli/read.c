@@ -9,6 +9,7 @@
 #include "base/input.h"
 #include "cli/common.h"
 #include "cli/report.h"
+#include "infer/picture_passes.h"
 
 enum { TOGETHER = 4096 }; /* lines taken at a time */
 
@@ -150,22 +151,31 @@ static bool interrupted(void *user)
     return cli_interrupted();
 }
 
+/* The tokenizer of a model of texts, or the processor of a model of pictures. */
+static by_status open_reader(cli_reading *r, const char *path, const char *dir)
+{
+    by_pictures p;
+    if (by_model_pictures(r->model, &p))
+        r->processor = gen_processor_open(r->model, dir);
+    else
+        r->tokenizer = cli_tokenizer(path);
+    return r->processor || r->tokenizer ? BY_OK : base_error_status();
+}
+
 by_status cli_read_open(cli_reading *r, const char *path, by_task task, const cli_read_options *o)
 {
     char *dir = cli_model_dir(path);
     cli_note_widening(dir, (by_dtype)o->dtype);
     r->device = dir ? cli_device(o->device, o->threads) : NULL;
-    r->model =
-        r->device ? by_model_open(r->device, dir, &(by_model_spec){.dtype = (by_dtype)o->dtype}) : NULL;
+    const by_model_spec spec = {.dtype = (by_dtype)o->dtype, .adapter_folder = o->adapter};
+    r->model = r->device ? by_model_open(r->device, dir, &spec) : NULL;
+    by_status s = r->model ? open_reader(r, path, dir) : base_error_status();
     base_free(dir);
-    if (!r->model)
-        return base_error_status();
-    r->tokenizer = cli_tokenizer(path);
-    if (!r->tokenizer)
-        return base_error_status();
-    r->predictor =
-        by_predictor_new(r->model, r->tokenizer,
-                         &(by_predictor_spec){.task = task, .batch = o->batch, .cancelled = interrupted});
+    BY_TRY(s);
+    r->predictor = by_predictor_new(
+        r->model, r->tokenizer,
+        &(by_predictor_spec){
+            .task = task, .batch = o->batch, .cancelled = interrupted, .processor = r->processor});
     return r->predictor ? BY_OK : base_error_status();
 }
 
@@ -173,6 +183,7 @@ void cli_read_close(cli_reading *r)
 {
     by_predictor_free(r->predictor);
     by_tokenizer_free(r->tokenizer);
+    by_processor_free(r->processor);
     by_model_free(r->model);
     by_device_free(r->device);
     *r = (cli_reading){0};

@@ -4,6 +4,7 @@
 #define BY_CLI_READ_H
 
 #include "banyan/predict.h"
+#include "cli/common.h"
 #include "cli/options.h"
 #include "data/labelled.h"
 
@@ -37,7 +38,7 @@ by_status cli_put(base_buf *out);
 /* ---- models ---------------------------------------------------------------------------------- */
 
 typedef struct cli_read_options {
-    const char *device, *file;
+    const char *device, *file, *adapter;
     int threads, batch;
     unsigned dtype;
     bool json;
@@ -58,7 +59,8 @@ typedef struct cli_read_options {
     {CLI_AT(type, read.threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",         \
      .help = "CPU threads; 0 uses every core"},                                                               \
     {CLI_AT(type, read.dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",               \
-     .help = "precision of parameters and activations"}
+     .help = "precision of parameters and activations"},                                                      \
+    CLI_ADAPTER(type, read.adapter)
 
 #define CLI_READ_ROWS(type) CLI_TEXT_ROWS(type), CLI_MODEL_ROWS(type)
 /* clang-format on */
@@ -66,7 +68,8 @@ typedef struct cli_read_options {
 typedef struct cli_reading {
     by_device *device;
     by_model *model;
-    by_tokenizer *tokenizer;
+    by_tokenizer *tokenizer; /* NULL: the model reads pictures alone */
+    by_processor *processor; /* NULL: it reads texts alone */
     by_predictor *predictor;
 } cli_reading;
 

@@ -77,8 +77,14 @@ void cli_run_report(void *user, const by_report *r)
     char share[32] = "";
     if (isfinite(r->peak_share))
         base_format(share, sizeof share, "  %.0f%% of peak", 100 * r->peak_share);
-    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms%s  %.0f tok/s", r->loss,
-                        r->grad_norm, r->learning_rate, r->ms, share, r->tokens_per_s);
+    char speed[64];
+    if (isfinite(r->pictures_per_s))
+        base_format(speed, sizeof speed, "%.0f img/s  data wait %.0f%%", r->pictures_per_s,
+                    100 * r->data_wait);
+    else
+        base_format(speed, sizeof speed, "%.0f tok/s", r->tokens_per_s);
+    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms%s  %s", r->loss,
+                        r->grad_norm, r->learning_rate, r->ms, share, speed);
 }
 
 /* The line of the steps makes room for that of the texts. */

@@ -9,7 +9,7 @@ bool cli_task_read(const cli_task_options *t, const char *task, by_examples_spec
     by_example_kind kind;
     if (!by_example_kind_find(task, &kind)) {
         cli_usage_fail("unknown --task %s; the tasks are classify, regress, tag, answer (or qa), choice, "
-                       "seq2seq, mlm and lm",
+                       "seq2seq, image-classify, caption, mlm and lm",
                        task);
         return false;
     }

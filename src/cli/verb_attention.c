@@ -3,6 +3,7 @@
 
 #include "banyan/inspect.h"
 #include "base/file.h"
+#include "cli/attention_pixels.h"
 #include "cli/common.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
@@ -11,7 +12,7 @@
 
 typedef struct attention_options {
     by_attention_maps_spec spec;
-    const char *out, *device;
+    const char *out, *device, *adapter, *pixel;
     int layer, head, threads;
     bool json;
 } attention_options;
@@ -28,6 +29,9 @@ static const cli_option options[] = {
      .help = "layer to draw large, with its heads below; -1: the last layer, with the heads of all"},
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
      .help = "head to draw on the whole page; -1: the mean of all heads, with each one small below"},
+    {CLI_AT(attention_options, pixel), .name = "pixel", .value = "R,C",
+     .help =
+         "models of pixels: the pixel whose look is drawn, by row and column (default: in the lower half)"},
     {CLI_AT(attention_options, out), .name = "out", .letter = 'o', .preset = "attention.svg", .value = "FILE",
      .help = "picture to write: .svg or .png"},
     {CLI_AT(attention_options, json), .name = "json", .help = "print the weights as JSON instead"},
@@ -36,6 +40,7 @@ static const cli_option options[] = {
      .group = "Machine"},
     {CLI_AT(attention_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
      .help = "CPU threads; 0 uses every core"},
+    CLI_ADAPTER(attention_options, adapter),
 };
 
 typedef struct look {
@@ -154,17 +159,36 @@ static by_status draw(look *k)
 
 static by_status look_at(look *k, const char *model, const char *text)
 {
-    char *dir = cli_model_dir(model);
-    k->device = dir ? cli_device(k->o.device, k->o.threads) : NULL;
-    k->model = k->device ? by_model_open(k->device, dir, &(by_model_spec){0}) : NULL;
-    base_free(dir);
-    k->tokenizer = k->model ? cli_tokenizer(model) : NULL;
+    k->tokenizer = cli_tokenizer(model);
     if (!k->tokenizer)
         return base_error_status();
     BY_TRY(by_attention_maps_make(k->model, k->tokenizer, text, &k->o.spec, &k->maps));
     k->rows = &k->maps.sides[k->maps.rows];
     k->columns = &k->maps.sides[k->maps.columns];
     return BY_OK;
+}
+
+/* Models of pixels look at pictures. *code receives the exit code if this is one. */
+static bool is_pixels(look *k, const char *model, const char *picture, int *code)
+{
+    by_canvas size;
+    char *dir = cli_model_dir(model);
+    k->device = dir ? cli_device(k->o.device, k->o.threads) : NULL;
+    k->model =
+        k->device ? by_model_open(k->device, dir, &(by_model_spec){.adapter_folder = k->o.adapter}) : NULL;
+    const bool pixels = k->model && by_model_canvas(k->model, &size);
+    if (!k->model)
+        *code = cli_fail(NULL);
+    else if (pixels)
+        *code = cli_attention_pixels(&(cli_pixel_look){.model = k->model,
+                                                       .dir = dir,
+                                                       .picture = picture,
+                                                       .out = k->o.out,
+                                                       .pixel = k->o.pixel,
+                                                       .layer = k->o.layer,
+                                                       .json = k->o.json});
+    base_free(dir);
+    return pixels || !k->model;
 }
 
 static void release(look *k)
@@ -204,6 +228,11 @@ static int run(int argc, char **argv)
         return code;
     k.name = last_part(args.items[0]);
     k.shown = args.items[1];
+    if (is_pixels(&k, args.items[0], args.items[1], &code)) {
+        release(&k);
+        cli_args_free(&args);
+        return code;
+    }
     by_status s = k.o.json ? BY_OK : report_picture_of(k.o.out, &k.kind);
     if (s == BY_OK)
         s = look_at(&k, args.items[0], args.items[1]);
@@ -225,7 +254,7 @@ static int run(int argc, char **argv)
 const cli_verb cli_attention = {
     .name = "attention",
     .summary = "draw what each attention head looks at",
-    .args = "MODEL TEXT",
+    .args = "MODEL INPUT",
     .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
                    "head small below it. The caption of a head says where most of its weight goes (the first "
                    "token, the previous one, itself), or names its strongest pair. A row is a query token, "
@@ -233,11 +262,16 @@ const cli_verb cli_attention = {
                    "that head fills the page. Long texts are drawn coarser. With --json the weights are "
                    "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
                    "\n"
-                   "For an encoder-decoder, rows are output tokens and columns are source tokens.",
+                   "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
+                   "\n"
+                   "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
+                   "predicted: a row for each "
+                   "layer, the mean of its heads first.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"
-        "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o head.png\n",
+        "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o head.png\n"
+        "banyan attention runs/fashion shoe.png --pixel 20,14 -o looked.png\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -1,6 +1,9 @@
-/* verb_classify.c - banyan classify: the label of a text, its labels, or its number. */
+/* verb_classify.c - banyan classify: the label of a text or picture, its labels, or its number. */
 #include <stdio.h>
 
+#include "banyan/embed.h"
+#include "cli/common.h"
+#include "cli/pictures.h"
 #include "cli/read.h"
 #include "cli/verbs.h"
 #include "base/input.h"
@@ -10,12 +13,20 @@
 typedef struct classify_options {
     cli_read_options read;
     bool all;
+    const char *names, *template;
+    int top;
     double threshold;
 } classify_options;
 
 static const cli_option options[] = {
     {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
      .help = "print every label, most likely first", .group = "Labels"},
+    {CLI_AT(classify_options, top), .name = "top", .letter = 'k', CLI_RANGE(0, 1e6), .preset = "0", .value = "K",
+     .help = "print the K likeliest labels; 0: 1 for texts, 5 for pictures"},
+    {CLI_AT(classify_options, names), .name = "labels", .value = "A,B,C",
+     .help = "models of texts and pictures (CLIP): choose among these labels"},
+    {CLI_AT(classify_options, template), .name = "template", .value = "TEXT", .preset = "a photo of a {}",
+     .help = "the text that stands for a label, which takes the place of {}"},
     {CLI_AT(classify_options, threshold), .name = "threshold", CLI_RANGE(0, 1), .preset = "0.5",
      .help = "multi-label models: minimum probability of a label"},
     CLI_READ_ROWS(classify_options),
@@ -27,9 +38,18 @@ typedef struct job {
     float *scores; /* (texts, labels) */
     int *places;   /* (labels) */
     int labels;
+    int top; /* labels that are printed of a model that has one label for each text */
     by_problem problem;
     data_examples table; /* of --file, when that is one */
+    by_embedder *embedder; /* with --labels, in place of the predictor of r: */
+    char **names;          /* the labels, */
+    float *vectors;        /* and those of their texts (labels, width) */
 } job;
+
+static const char *label(const job *j, int i)
+{
+    return j->names ? j->names[i] : by_model_label_name(j->r.model, i);
+}
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -96,9 +116,11 @@ static by_status open_table(job *j, cli_texts *texts)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void put_json(const job *j, base_buf *out, const char *text, const char *pair, const float *x)
+/* what: "text" or "picture". */
+static void put_json(const job *j, base_buf *out, const char *what, const char *text, const char *pair,
+                     const float *x)
 {
-    base_buf_puts(out, "{\"text\":");
+    base_buf_printf(out, "{\"%s\":", what);
     base_json_quote(out, text);
     if (pair) {
         base_buf_puts(out, ",\"pair\":");
@@ -112,7 +134,7 @@ static void put_json(const job *j, base_buf *out, const char *text, const char *
     }
     if (j->problem == BY_PROBLEM_ONE_LABEL) {
         base_buf_puts(out, ",\"label\":");
-        base_json_quote(out, by_model_label_name(j->r.model, j->places[0]));
+        base_json_quote(out, label(j, j->places[0]));
         base_buf_puts(out, ",\"score\":");
         base_json_put_number(out, (double)x[j->places[0]], 6);
     } else if (j->problem == BY_PROBLEM_MANY_LABELS) {
@@ -120,14 +142,14 @@ static void put_json(const job *j, base_buf *out, const char *text, const char *
         base_buf_puts(out, ",\"labels\":[");
         for (int k = 0; k < j->labels && (double)x[j->places[k]] >= j->o.threshold; k++) {
             base_buf_puts(out, shown++ ? "," : "");
-            base_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+            base_json_quote(out, label(j, j->places[k]));
         }
         base_buf_puts(out, "]");
     }
     base_buf_puts(out, ",\"scores\":{");
-    for (int k = 0; k < j->labels; k++) {
+    for (int k = 0; k < j->labels && (j->o.top == 0 || k < j->o.top); k++) {
         base_buf_puts(out, k ? "," : "");
-        base_json_quote(out, by_model_label_name(j->r.model, j->places[k]));
+        base_json_quote(out, label(j, j->places[k]));
         base_buf_puts(out, ":");
         base_json_put_number(out, (double)x[j->places[k]], 6);
     }
@@ -145,34 +167,173 @@ static void put_plain(const job *j, base_buf *out, const char *text, const float
     int shown = 0;
     for (int k = 0; k < j->labels; k++) {
         double share = (double)x[j->places[k]];
-        bool holds = j->problem == BY_PROBLEM_MANY_LABELS ? share >= j->o.threshold : k == 0;
+        bool holds = j->problem == BY_PROBLEM_MANY_LABELS ? share >= j->o.threshold : k < j->top;
         if (!holds && !j->o.all)
             continue;
         base_buf_printf(out, "%s%s %.2f %%", shown++ ? ", " : "",
-                        by_model_label_name(j->r.model, j->places[k]), 100 * share);
+                        label(j, j->places[k]), 100 * share);
     }
     base_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
+}
+
+/* Make room for the scores of `count` examples. */
+static by_status reserve(job *j, int count)
+{
+    float *more = base_resize(j->scores, (size_t)count * (size_t)j->labels, sizeof *more);
+    if (more)
+        j->scores = more;
+    return more ? BY_OK : BY_ERR_MEMORY;
+}
+
+static void put(job *j, base_buf *out, const char *what, const char *text, const char *pair, int i)
+{
+    const float *x = j->scores + (size_t)i * (size_t)j->labels;
+    gen_places_top(x, j->labels, j->labels, j->places);
+    if (j->o.read.json)
+        put_json(j, out, what, text, pair, x);
+    else
+        put_plain(j, out, text, x);
 }
 
 static by_status classify(void *user, const cli_texts *t)
 {
     job *j = user;
-    float *more = base_resize(j->scores, (size_t)t->count * (size_t)j->labels, sizeof *more);
-    if (!more)
-        return BY_ERR_MEMORY;
-    j->scores = more;
+    BY_TRY(reserve(j, t->count));
     BY_TRY(by_predictor_classify(j->r.predictor, (const char *const *)t->texts,
                                  (const char *const *)t->seconds, t->count, j->scores));
     base_buf out = {0};
-    for (int i = 0; i < t->count; i++) {
-        const float *x = j->scores + (size_t)i * (size_t)j->labels;
-        gen_places_top(x, j->labels, j->labels, j->places);
-        if (j->o.read.json)
-            put_json(j, &out, t->texts[i], t->seconds[i], x);
-        else
-            put_plain(j, &out, t->texts[i], x);
-    }
+    for (int i = 0; i < t->count; i++)
+        put(j, &out, "text", t->texts[i], t->seconds[i], i);
     return cli_put(&out);
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+static by_status classify_pictures(job *j, const by_picture_set *set)
+{
+    enum { TOGETHER = 1024 };
+    const int64_t all = by_picture_set_count(set);
+    for (int64_t first = 0; first < all && !cli_interrupted() && cli_flush(); first += TOGETHER) {
+        const int count = (int)BY_MIN(all - first, (int64_t)TOGETHER);
+        BY_TRY(reserve(j, count));
+        BY_TRY(j->embedder ? by_embedder_choose(j->embedder, j->vectors, j->labels, set, first, count, j->scores)
+                           : by_predictor_classify_pictures(j->r.predictor, set, first, count, j->scores));
+        base_buf out = {0};
+        for (int i = 0; i < count; i++) {
+            char name[4096];
+            by_picture_set_name(set, first + i, name, sizeof name);
+            put(j, &out, "picture", name, NULL, i);
+        }
+        BY_TRY(cli_put(&out));
+    }
+    return BY_OK;
+}
+
+static int run_pictures(job *j, const cli_args *args)
+{
+    const int channels = j->embedder ? by_embedder_channels(j->embedder) : by_processor_channels(j->r.processor);
+    by_picture_set *set = cli_pictures_open(args->items + 1, args->count - 1, j->o.read.file, channels);
+    by_status s = set ? classify_pictures(j, set) : base_error_status();
+    by_picture_set_free(set);
+    return s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+}
+
+/* ---- labels in words --------------------------------------------------------------------------- */
+
+/* Cuts "a,b,c" apart. */
+static by_status split_labels(job *j)
+{
+    for (const char *at = j->o.names, *end;; at = end + 1) {
+        end = at + strcspn(at, ",");
+        char **more = base_resize(j->names, (size_t)j->labels + 1, sizeof *more);
+        if (!more)
+            return BY_ERR_MEMORY;
+        j->names = more;
+        j->names[j->labels] = base_sprintf("%.*s", (int)(end - at), at);
+        if (!j->names[j->labels++])
+            return BY_ERR_MEMORY;
+        if (end == at)
+            return base_fail(BY_ERR_ARGUMENT, "--labels: label %d is empty", j->labels);
+        if (!*end)
+            return BY_OK;
+    }
+}
+
+static by_status embed_labels(job *j)
+{
+    const char *place = strstr(j->o.template, "{}");
+    const int before = place ? (int)(place - j->o.template) : 0;
+    if (!place)
+        return base_fail(BY_ERR_ARGUMENT, "--template: there is no {} in \"%s\"", j->o.template);
+    char **texts = base_alloc_zero((size_t)j->labels, sizeof *texts);
+    j->vectors = base_alloc_zero((size_t)j->labels * (size_t)by_embedder_width(j->embedder), sizeof *j->vectors);
+    by_status s = texts && j->vectors ? BY_OK : BY_ERR_MEMORY;
+    for (int i = 0; i < j->labels && s == BY_OK; i++) {
+        texts[i] = base_sprintf("%.*s%s%s", before, j->o.template, j->names[i], place + 2);
+        s = texts[i] ? BY_OK : BY_ERR_MEMORY;
+    }
+    if (s == BY_OK)
+        s = by_embedder_run(j->embedder, (const char *const *)texts, j->labels, j->vectors);
+    for (int i = 0; texts && i < j->labels; i++)
+        base_free(texts[i]);
+    base_free(texts);
+    return s;
+}
+
+/* A model of texts and pictures chooses among labels that it was never trained for. */
+static by_status open_zero_shot(job *j, const char *path)
+{
+    char *dir = cli_model_dir(path);
+    cli_note_widening(dir, (by_dtype)j->o.read.dtype);
+    j->r.device = dir ? cli_device(j->o.read.device, j->o.read.threads) : NULL;
+    const by_embed_spec spec = {.dtype = (by_dtype)j->o.read.dtype, .batch = j->o.read.batch};
+    j->embedder = j->r.device ? by_embedder_open(j->r.device, dir, &spec) : NULL;
+    base_free(dir);
+    if (!j->embedder)
+        return base_error_status();
+    if (!by_embedder_reads_texts(j->embedder) || !by_embedder_reads_pictures(j->embedder))
+        return base_fail(BY_ERR_ARGUMENT, "--labels: the model does not read both texts and pictures, as CLIP does");
+    BY_TRY(split_labels(j));
+    return embed_labels(j);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static by_status open_job(job *j, const char *path)
+{
+    if (j->o.names) {
+        BY_TRY(open_zero_shot(j, path));
+        j->problem = BY_PROBLEM_ONE_LABEL;
+    } else {
+        BY_TRY(cli_read_open(&j->r, path, BY_TASK_CLASSIFY, &j->o.read));
+        j->labels = by_model_labels(j->r.model);
+        j->problem = by_model_problem(j->r.model);
+    }
+    j->top = j->o.top > 0 ? j->o.top : j->r.processor || j->embedder ? 5 : 1;
+    j->places = base_alloc_zero((size_t)j->labels, sizeof *j->places);
+    return j->places ? BY_OK : BY_ERR_MEMORY;
+}
+
+static void close_job(job *j)
+{
+    by_embedder_free(j->embedder);
+    cli_read_close(&j->r);
+    data_examples_close(&j->table);
+    for (int i = 0; j->names && i < j->labels; i++)
+        base_free(j->names[i]);
+    base_free(j->names);
+    base_free(j->vectors);
+    base_free(j->scores);
+    base_free(j->places);
+}
+
+static int run_texts(job *j, const cli_args *args, by_status s)
+{
+    cli_texts texts = {
+        .arguments = args->items + 1, .n_arguments = args->count - 1, .path = j->o.read.file, .pairs = true};
+    if (s == BY_OK && texts.n_arguments == 0 && is_table(texts.path))
+        s = open_table(j, &texts);
+    return cli_texts_run(&texts, s, classify, j);
 }
 
 static int run(int argc, char **argv)
@@ -183,40 +344,34 @@ static int run(int argc, char **argv)
     if (!cli_parse(&cli_classify, argc, argv, &j.o, &args, &code))
         return code;
     cli_interrupt_install();
-    cli_texts texts = {
-        .arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file, .pairs = true};
-    by_status s = cli_read_open(&j.r, args.items[0], BY_TASK_CLASSIFY, &j.o.read);
-    if (s == BY_OK) {
-        j.labels = by_model_labels(j.r.model);
-        j.problem = by_model_problem(j.r.model);
-        j.places = base_alloc_zero((size_t)j.labels, sizeof *j.places);
-        s = j.places ? BY_OK : BY_ERR_MEMORY;
-    }
-    if (s == BY_OK && texts.n_arguments == 0 && is_table(texts.path))
-        s = open_table(&j, &texts);
-    code = cli_texts_run(&texts, s, classify, &j);
-    cli_read_close(&j.r);
-    data_examples_close(&j.table);
-    base_free(j.scores);
-    base_free(j.places);
+    by_status s = open_job(&j, args.items[0]);
+    code = s == BY_OK && (j.r.processor || j.embedder) ? run_pictures(&j, &args) : run_texts(&j, &args, s);
+    close_job(&j);
     cli_args_free(&args);
     return code;
 }
 
 const cli_verb cli_classify = {
     .name = "classify",
-    .summary = "label texts with a fine-tuned model",
-    .args = "MODEL [TEXT...]",
+    .summary = "label texts or pictures with a fine-tuned model",
+    .args = "MODEL [INPUT...]",
     .description =
-        "Prints the label and its probability for each TEXT or, without TEXT, for each line of the "
-        "input. A tab in a line separates a text from its pair. A multi-label model prints every "
+        "Prints the label and its probability for each INPUT, a text or, with a model of pictures, a "
+        "picture. Without INPUT, each line of standard input is a text. A tab in a line separates a text from its pair. A multi-label model prints every "
         "label above the threshold; a regression model prints its number.\n"
         "\n"
         "--file also takes labelled tables (.tsv, .csv, .jsonl, .json): the text column is found "
-        "as in finetune, and the columns used are printed on stderr.",
+        "as in finetune, and the columns used are printed on stderr.\n"
+        "\n"
+        "A picture is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that finetune "
+        "reads. It is prepared as preprocessor_config.json says. Without INPUT, --file is one of these, or "
+        "standard input has a path per line. A model of texts and pictures (CLIP) chooses among the --labels, "
+        "each of which the --template puts into a text.",
     .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
                 "banyan classify runs/sst2 -f test.tsv\n"
-                "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n",
+                "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n"
+                "banyan classify vit-base-patch16-224 cat.jpg photos/ --top 3\n"
+                "banyan classify clip-vit-base-patch32 cat.jpg --labels cat,dog,bird\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

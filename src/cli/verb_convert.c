@@ -2,15 +2,20 @@
  * format. */
 #include "cli/verbs.h"
 
+#include <unistd.h>
+
+#include "banyan/adapter.h"
 #include "banyan/weights.h"
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/format.h"
+#include "cli/ngram_verbs.h"
 
 typedef struct convert_options {
     by_dtype dtype;
-    const char *format;
+    const char *format, *merge;
     int64_t shard;
+    cli_list renames;
     bool dry_run, json, quiet;
 } convert_options;
 
@@ -21,6 +26,10 @@ static const cli_option options[] = {
      .value = "SIZE", .help = "split into files of at most this size: 5GB, 500MB, 2GiB (default: one file)"},
     {CLI_AT(convert_options, format), .name = "format", .choices = "safetensors", .preset = "safetensors",
      .help = "file format"},
+    {CLI_AT(convert_options, renames), .name = "rename", .value = "OLD=NEW",
+     .help = "give a tensor another name; once for each tensor"},
+    {CLI_AT(convert_options, merge), .name = "merge", .value = "DIR",
+     .help = "add the adapter in DIR (as PEFT writes it) to the weights"},
     {CLI_AT(convert_options, dry_run), .name = "dry-run", .letter = 'n',
      .help = "print what would be written and write nothing"},
     {CLI_AT(convert_options, json), .name = "json", .help = "print one JSON object"},
@@ -58,6 +67,65 @@ static int print_report(const convert_options *o, const char *out, const by_conv
     return CLI_OK;
 }
 
+/* ---- adapters --------------------------------------------------------------------------------- */
+
+/* Whether a directory has an adapter. */
+static bool has_adapter(const char *dir)
+{
+    char *path = base_path_join(dir, "adapter_config.json");
+    const bool there = path && base_file_exists(path);
+    base_free(path);
+    return there;
+}
+
+/* The model with its adapter merged, in a directory of another name until it is complete. */
+static by_status write_merged(by_model *m, const char *base, const char *out, const by_save_spec *spec)
+{
+    char *temp = base_sprintf("%s.tmp-%ld", out, (long)getpid());
+    if (!temp)
+        return BY_ERR_MEMORY;
+    by_status s = by_adapter_merge(by_model_adapter(m));
+    by_model_use(m, NULL);
+    if (s == BY_OK)
+        s = base_dir_make(temp);
+    if (s == BY_OK)
+        s = by_model_save_with(m, temp, spec);
+    if (s == BY_OK)
+        s = by_companions_copy(base, temp);
+    if (s == BY_OK)
+        s = base_rename(temp, out);
+    if (s != BY_OK)
+        base_dir_remove(temp);
+    base_free(temp);
+    return s;
+}
+
+static by_status merge(const convert_options *o, const char *in, const char *out, bool typed)
+{
+    const bool own = has_adapter(in);
+    by_save_spec as = {.shard_bytes = o->shard ? o->shard : -1};
+    char *base = own ? by_adapter_base(in) : base_strdup(in);
+    if (!base)
+        return base_error_status();
+    as.dtype = typed ? o->dtype : cli_stored_type(base);
+    by_device *d = by_device_open("cpu", 0);
+    const by_model_spec opening = {.copy = true, .adapter_folder = own ? NULL : o->merge};
+    by_model *m = d ? by_model_open(d, in, &opening) : NULL;
+    const int layers = by_adapter_layers(by_model_adapter(m));
+    by_status s = m ? BY_OK : base_error_status();
+    if (s == BY_OK && base_file_exists(out))
+        s = base_fail(BY_ERR_IO, "%s: a file is in the way", out);
+    if (s == BY_OK && !o->dry_run)
+        s = write_merged(m, base, out, &as);
+    if (s == BY_OK)
+        printf("%s %s: the adapter of %d layers is merged, weights in %s\n",
+               o->dry_run ? "would write" : "wrote", out, layers, by_dtype_name(as.dtype));
+    by_model_free(m);
+    by_device_free(d);
+    base_free(base);
+    return s;
+}
+
 /* A run folder stands for the model in it; anything else is opened as it is. */
 static char *input(const char *path)
 {
@@ -70,6 +138,15 @@ static char *input(const char *path)
     return dir ? dir : base_strdup(path);
 }
 
+static int convert_ngram(const convert_options *o, const cli_args *args)
+{
+    static const char *const names[] = {"json", "quiet", NULL};
+    const cli_option *other = cli_given_beyond(args, names, NULL);
+    if (other)
+        return cli_usage_fail("--%s is not for n-gram models", other->name);
+    return cli_ngram_convert(args->items[0], args->items[1], o->json);
+}
+
 static int run(int argc, char **argv)
 {
     convert_options o;
@@ -77,6 +154,11 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_convert, argc, argv, &o, &args, &code))
         return code;
+    if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM) {
+        code = convert_ngram(&o, &args);
+        cli_args_free(&args);
+        return code;
+    }
     cli_interrupt_install();
     bool typed = cli_given(&args, &o.dtype);
     const char *out = args.items[1];
@@ -85,14 +167,19 @@ static int run(int argc, char **argv)
                             .dtype = o.dtype,
                             .shard_bytes = o.shard,
                             .dry_run = o.dry_run,
+                            .renames = o.renames.items,
+                            .rename_count = o.renames.count,
                             .progress = watch,
                             .user = &bar};
     by_convert_report report = {0};
     char *in = input(args.items[0]);
     cli_progress_start(&bar);
-    by_status s = in ? by_weights_convert(in, out, &spec, &report) : BY_ERR_MEMORY;
+    const bool merges = in && (o.merge || has_adapter(in));
+    by_status s = !in      ? base_error_status()
+                  : merges ? merge(&o, in, out, typed)
+                           : by_weights_convert(in, out, &spec, &report);
     cli_progress_end(&bar);
-    code = s == BY_OK ? print_report(&o, out, &report, typed) : cli_fail(NULL);
+    code = s != BY_OK ? cli_fail(NULL) : merges ? CLI_OK : print_report(&o, out, &report, typed);
     base_free(in);
     cli_args_free(&args);
     return code;
@@ -104,7 +191,8 @@ const cli_verb cli_convert = {
     .args = "IN OUT",
     .description =
         "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt "
-        "(zip or the older stream), or the index of several. OUT is a file if its name ends in "
+        "(zip or the older stream), a NumPy .npz (not compressed), or the index of several. OUT is a file if "
+        "its name ends in "
         ".safetensors, otherwise a directory that does not exist yet or is empty. Names of other "
         "file types (x.bin, x.gguf) are refused. The configuration and the tokenizer are copied "
         "from a directory; a file that cannot be copied is an error. Where there is no configuration, that "
@@ -114,11 +202,26 @@ const cli_verb cli_convert = {
         "\n"
         "Tensors pass through memory piece by piece. OUT appears only when it is complete: a full "
         "disk, an interruption or a power cut leaves nothing under its name. Reading a PyTorch "
-        "file executes nothing; contents other than tensors are refused by name.",
+        "file executes nothing; contents other than tensors are refused by name.\n"
+        "\n"
+        "An n-gram model is converted from an ARPA file, plain or compressed, to a model directory (or to "
+        "one "
+        "mapped file, if OUT ends with .bin), and from these to an ARPA file if OUT ends with .arpa or "
+        ".arpa.gz.\n"
+        "\n"
+        "An adapter (--merge, or IN is a folder with adapter_config.json) is added to the weights of its "
+        "model; OUT is "
+        "then a model without an adapter that computes the same.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
+                "# a model without an adapter from one with\n"
+                "banyan convert gpt2 merged --merge runs/adapter\n"
                 "# files of at most five gigabytes\n"
                 "banyan convert big big-shards --shard-size 5GB\n"
-                "banyan convert pytorch_model.bin model.safetensors\n",
+                "banyan convert pytorch_model.bin model.safetensors\n"
+                "banyan convert arrays.npz model --rename emb=encoder.weight --rename fc=decoder.weight\n"
+                "# n-gram models: an ARPA file to a directory, and back\n"
+                "banyan convert lm.arpa.gz lm\n"
+                "banyan convert lm lm.arpa\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -1,17 +1,21 @@
-/* verb_embed.c - banyan embed: a vector for every text. */
+/* verb_embed.c - banyan embed: a vector for every text or picture, and search by them. */
 #include <stdio.h>
 
 #include "banyan/embed.h"
+#include "base/file.h"
 #include "cli/common.h"
+#include "cli/pictures.h"
 #include "cli/read.h"
 #include "cli/verbs.h"
 #include "base/json.h"
+#include "infer/predict.h"
 
 typedef struct embed_options {
     cli_read_options read;
     unsigned pooling, format;
     bool normalize, similarity, time;
-    int limit;
+    int limit, top;
+    const char *search;
 } embed_options;
 
 enum { PLAIN, BINARY };
@@ -27,6 +31,10 @@ static const cli_option options[] = {
      .help = "tokens read of each text; 0 follows the model's directory, else the model's context"},
     {CLI_AT(embed_options, similarity), .name = "similarity",
      .help = "print cosine similarities of all pairs instead of vectors, one row per text"},
+    {CLI_AT(embed_options, search), .name = "search", .letter = 's', .value = "QUERY",
+     .help = "print the texts or pictures nearest to QUERY, a text or a picture, with their cosines"},
+    {CLI_AT(embed_options, top), .name = "top", .letter = 'k', CLI_RANGE(1, 1e9), .preset = "10", .value = "K",
+     .help = "results of a search"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
      .help = "numbers as text, or raw little-endian floats"},
     {CLI_AT(embed_options, time), .name = "time",
@@ -38,11 +46,18 @@ typedef struct job {
     embed_options o;
     by_embedder *embedder;
     by_device *device;
-    float *vectors;      /* of the present texts; with --similarity of all, made to length 1 */
-    char **texts;        /* all of them, with --similarity and --json */
-    int64_t count, room; /* of all texts, with --similarity */
+    float *vectors;      /* of the present examples; if they are kept, of all, made to length 1 */
+    char **names;        /* of all that are kept: texts, or paths of pictures */
+    int64_t count, room; /* of examples that are kept */
+    int64_t done;        /* examples so far */
     double seconds;      /* spent on vectors */
 } job;
+
+/* Vectors are compared when all are there. */
+static bool keeps(const job *j)
+{
+    return j->o.similarity || j->o.search;
+}
 
 static by_status open_job(job *j, const char *path, bool normalize_given)
 {
@@ -55,19 +70,21 @@ static by_status open_job(job *j, const char *path, bool normalize_given)
                                        : j->o.normalize ? 1
                                                         : -1,
                           .limit = j->o.limit,
-                          .batch = j->o.read.batch};
+                          .batch = j->o.read.batch,
+                          .adapter = j->o.read.adapter};
     j->embedder = j->device ? by_embedder_open(j->device, dir, &spec) : NULL;
     base_free(dir);
     return j->embedder ? BY_OK : base_error_status();
 }
 
-static void put_vector(const job *j, const char *text, const float *v)
+/* what: "text" or "picture". */
+static void put_vector(const job *j, const char *what, const char *name, const float *v)
 {
     const int n = by_embedder_width(j->embedder);
     base_buf out = {0};
     if (j->o.read.json) {
-        base_buf_puts(&out, "{\"text\":");
-        base_json_quote(&out, text);
+        base_buf_printf(&out, "{\"%s\":", what);
+        base_json_quote(&out, name);
         base_buf_puts(&out, ",\"embedding\":[");
     }
     for (int i = 0; i < n; i++) {
@@ -112,7 +129,7 @@ static by_status put_similarities(const job *j)
         base_buf out = {0};
         if (j->o.read.json) {
             base_buf_puts(&out, "{\"text\":");
-            base_json_quote(&out, j->texts[a]);
+            base_json_quote(&out, j->names[a]);
             base_buf_puts(&out, ",\"similarity\":[");
         }
         for (int64_t b = 0; b < j->count; b++)
@@ -136,52 +153,161 @@ static by_status reserve(job *j, int more)
     float *vectors =
         base_resize(j->vectors, (size_t)room * (size_t)by_embedder_width(j->embedder), sizeof *vectors);
     j->vectors = vectors ? vectors : j->vectors;
-    char **texts = vectors && j->o.similarity && j->o.read.json
-                       ? base_resize(j->texts, (size_t)room, sizeof *texts)
-                       : NULL;
-    j->texts = texts ? texts : j->texts;
-    if (!vectors || (j->o.similarity && j->o.read.json && !texts))
+    char **names = vectors && keeps(j) ? base_resize(j->names, (size_t)room, sizeof *names) : NULL;
+    j->names = names ? names : j->names;
+    if (!vectors || (keeps(j) && !names))
         return BY_ERR_MEMORY;
     j->room = room;
     return BY_OK;
 }
 
-/* For the matrix, which begins when all texts are read. */
-static by_status keep(job *j, const cli_texts *t, float *vectors)
+/* Keep an example to compare it, or print its vector. */
+static by_status put(job *j, const char *what, const char *name, float *v)
 {
     const int width = by_embedder_width(j->embedder);
-    for (int i = 0; i < t->count; i++) {
-        make_unit(vectors + (size_t)i * (size_t)width, width);
-        if (j->texts && !(j->texts[j->count] = base_strdup(t->texts[i])))
+    j->done++;
+    if (keeps(j)) {
+        make_unit(v, width);
+        if (!(j->names[j->count] = base_strdup(name)))
             return BY_ERR_MEMORY;
         j->count++;
+    } else if (j->o.format == BINARY) {
+        fwrite(v, sizeof *v, (size_t)width, stdout);
+    } else {
+        put_vector(j, what, name, v);
     }
     return BY_OK;
 }
 
-static by_status embed(job *j, const cli_texts *t)
+/* ---- texts and pictures ------------------------------------------------------------------------ */
+
+static by_status embed_texts(job *j, char *const *texts, int count)
 {
     const size_t width = (size_t)by_embedder_width(j->embedder);
-    BY_TRY(reserve(j, t->count));
+    BY_TRY(reserve(j, count));
     float *vectors = j->vectors + (size_t)j->count * width;
-    double begin = base_seconds();
-    BY_TRY(by_embedder_run(j->embedder, (const char *const *)t->texts, t->count, vectors));
+    const double begin = base_seconds();
+    BY_TRY(by_embedder_run(j->embedder, (const char *const *)texts, count, vectors));
     j->seconds += base_seconds() - begin;
-    if (j->o.similarity)
-        return keep(j, t, vectors);
-    if (j->o.format == BINARY)
-        fwrite(vectors, sizeof *vectors, (size_t)t->count * width, stdout);
-    else
-        for (int i = 0; i < t->count; i++)
-            put_vector(j, t->texts[i], vectors + (size_t)i * width);
+    for (int i = 0; i < count; i++)
+        BY_TRY(put(j, "text", texts[i], vectors + (size_t)i * width));
     return BY_OK;
+}
+
+static by_status embed_set(job *j, const by_picture_set *set)
+{
+    enum { TOGETHER = 1024 };
+    const size_t width = (size_t)by_embedder_width(j->embedder);
+    const int64_t all = by_picture_set_count(set);
+    for (int64_t first = 0; first < all && cli_flush() && !cli_interrupted(); first += TOGETHER) {
+        const int count = (int)BY_MIN(all - first, (int64_t)TOGETHER);
+        BY_TRY(reserve(j, count));
+        float *vectors = j->vectors + (size_t)j->count * width;
+        const double begin = base_seconds();
+        BY_TRY(by_embedder_run_pictures(j->embedder, set, first, count, vectors));
+        j->seconds += base_seconds() - begin;
+        for (int i = 0; i < count; i++) {
+            char name[4096];
+            by_picture_set_name(set, first + i, name, sizeof name);
+            BY_TRY(put(j, "picture", name, vectors + (size_t)i * width));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status embed_pictures(job *j, char **paths, int count)
+{
+    by_picture_set *set =
+        cli_pictures_open(paths, count, j->o.read.file, by_embedder_channels(j->embedder));
+    by_status s = set ? embed_set(j, set) : base_error_status();
+    by_picture_set_free(set);
+    return s;
+}
+
+static by_status embed_lines(job *j, char **texts, int count)
+{
+    cli_texts all = {.arguments = texts, .n_arguments = count, .path = j->o.read.file};
+    by_status s = BY_OK;
+    while (s == BY_OK && (s = cli_texts_next(&all)) == BY_OK && all.count > 0 && cli_flush())
+        s = embed_texts(j, all.texts, all.count);
+    cli_texts_free(&all);
+    return s;
+}
+
+/* Where a model reads both, an argument that is a file or directory is a picture. */
+static bool is_picture(const job *j, const char *argument)
+{
+    if (!by_embedder_reads_pictures(j->embedder) || !by_embedder_reads_texts(j->embedder))
+        return by_embedder_reads_pictures(j->embedder);
+    return base_file_exists(argument) || base_dir_exists(argument);
+}
+
+static by_status embed_all(job *j, char **arguments, int count)
+{
+    by_status s = BY_OK;
+    if (count == 0)
+        return by_embedder_reads_texts(j->embedder) ? embed_lines(j, NULL, 0) : embed_pictures(j, NULL, 0);
+    for (int i = 0, end; i < count && s == BY_OK; i = end) {
+        const bool picture = is_picture(j, arguments[i]);
+        for (end = i + 1; end < count && is_picture(j, arguments[end]) == picture;)
+            end++;
+        s = picture ? embed_pictures(j, arguments + i, end - i) : embed_lines(j, arguments + i, end - i);
+    }
+    return s;
+}
+
+/* ---- search ------------------------------------------------------------------------------------ */
+
+static by_status put_nearest(const job *j, const float *query)
+{
+    const int n = by_embedder_width(j->embedder), all = (int)BY_MIN(j->count, (int64_t)INT32_MAX);
+    const int most = BY_MIN(j->o.top, all);
+    float *scores = base_alloc_zero((size_t)all + 1, sizeof *scores);
+    int *places = base_alloc_zero((size_t)most + 1, sizeof *places);
+    base_buf out = {0};
+    for (int i = 0; scores && places && i < all; i++)
+        scores[i] = (float)product(query, j->vectors + (int64_t)i * n, n);
+    const int found = scores && places ? gen_places_top(scores, all, most, places) : 0;
+    for (int i = 0; i < found; i++) {
+        const char *name = j->names[places[i]];
+        if (j->o.read.json) {
+            base_buf_puts(&out, "{\"name\":");
+            base_json_quote(&out, name);
+            base_buf_printf(&out, ",\"score\":%.6f}\n", (double)scores[places[i]]);
+        } else {
+            base_buf_printf(&out, "%.4f\t%s\n", (double)scores[places[i]], name);
+        }
+    }
+    by_status s = scores && places ? cli_put(&out) : BY_ERR_MEMORY;
+    base_free(scores);
+    base_free(places);
+    return s;
+}
+
+/* The vector of the query, of length 1; it is not among the results. */
+static by_status search(job *j)
+{
+    char *query = (char *)j->o.search;
+    const size_t width = (size_t)by_embedder_width(j->embedder);
+    float *v = base_alloc(width * sizeof *v);
+    if (!v)
+        return BY_ERR_MEMORY;
+    by_status s = embed_all(j, &query, 1);
+    if (s == BY_OK && j->count > 0) {
+        j->count--;
+        base_free(j->names[j->count]);
+        memcpy(v, j->vectors + (size_t)j->count * width, width * sizeof *v);
+        s = put_nearest(j, v);
+    }
+    base_free(v);
+    return s;
 }
 
 static void close_job(job *j)
 {
-    for (int64_t i = 0; j->texts && i < j->count; i++)
-        base_free(j->texts[i]);
-    base_free(j->texts);
+    for (int64_t i = 0; j->names && i < j->count; i++)
+        base_free(j->names[i]);
+    base_free(j->names);
     base_free(j->vectors);
     by_embedder_free(j->embedder);
     by_device_free(j->device);
@@ -195,17 +321,18 @@ static int run(int argc, char **argv)
     if (!cli_parse(&cli_embed, argc, argv, &j.o, &args, &code))
         return code;
     cli_interrupt_install();
-    cli_texts texts = {.arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file};
     by_status s = open_job(&j, args.items[0], cli_given(&args, &j.o.normalize));
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = embed(&j, &texts);
-    if (s == BY_OK && j.o.similarity && !cli_interrupted())
+    if (s == BY_OK)
+        s = embed_all(&j, args.items + 1, args.count - 1);
+    if (s == BY_OK && j.o.search && !cli_interrupted())
+        s = search(&j);
+    else if (s == BY_OK && j.o.similarity && !cli_interrupted())
         s = put_similarities(&j);
     code = s != BY_OK ? cli_fail(NULL) : cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
     if (j.o.time && s == BY_OK)
-        cli_note("%lld texts in %.3f s, %.0f per second", (long long)texts.before, j.seconds,
-                 (double)texts.before / j.seconds);
-    cli_texts_free(&texts);
+        cli_note("%lld %s in %.3f s, %.0f per second", (long long)j.done,
+                 by_embedder_reads_texts(j.embedder) ? "texts" : "pictures", j.seconds,
+                 (double)j.done / j.seconds);
     close_job(&j);
     cli_args_free(&args);
     return code;
@@ -213,18 +340,25 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_embed = {
     .name = "embed",
-    .summary = "compute vectors of texts, for search and comparison",
-    .args = "MODEL [TEXT...]",
+    .summary = "compute vectors of texts and pictures, for search and comparison",
+    .args = "MODEL [INPUT...]",
     .description =
-        "Prints the vector of each TEXT or, without TEXT, of each line of the input, one per line. "
-        "A sentence-transformers directory is read with its modules.json, pooling and "
+        "Prints the vector of each INPUT, a text, one per line. Without INPUT, each line of standard input "
+        "is a text. A sentence-transformers directory is read with its modules.json, pooling and "
         "normalisation.\n"
         "\n"
-        "--similarity compares all texts with each other and prints one row of cosines per text "
-        "(as JSON with --json). The vectors are held in memory, the matrix is not.",
+        "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, or a "
+        "dataset that finetune reads; the vector is the class token unless --pooling says otherwise. "
+        "For a model of both (CLIP), an argument that is a file or directory is a picture, any other "
+        "is a text, and both have vectors in one space.\n"
+        "\n"
+        "--similarity compares all examples with each other and prints one row of cosines for each "
+        "(as JSON with --json). --search ranks them by their cosine with QUERY. The vectors are held in "
+        "memory, the matrix is not.",
     .examples =
         "banyan embed all-MiniLM-L6-v2 \"A man is eating food.\" \"Someone has lunch.\" --similarity\n"
-        "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n",
+        "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n"
+        "banyan embed clip-vit-base-patch32 --search \"a dog in the snow\" photos/\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

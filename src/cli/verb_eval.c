@@ -6,7 +6,11 @@
 #include "base/json.h"
 #include "cli/cache_options.h"
 #include "cli/common.h"
+#include "cli/eval_pictures.h"
+#include "cli/eval_perplexity.h"
 #include "cli/eval_texts.h"
+#include "cli/picture_options.h"
+#include "cli/ngram_verbs.h"
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
@@ -18,19 +22,25 @@ typedef struct eval_options {
     const char *device;
     int threads;
     by_dtype dtype;
-    const char *weights;
+    const char *weights, *adapter;
     int rounds;
     bool json, quiet;
     by_text_spec texts;
     by_perplexity_spec windows;
-    const char *tune;
+    const char *tune, *tune_ngram;
+    cli_mix_options mix;
     int memory; /* negative: the model's */
     const char *way;
+    by_image_data pictures;
+    const char *confusion;
+    bool per_class;
 } eval_options;
 
 static const cli_option options[] = {
     {CLI_AT(eval_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text files or .bin token shards; patterns and several files are allowed", .group = "Data"},
+     .help = "text files or .bin token shards; patterns and several files are allowed. Models of pictures: "
+             "folders, lists, IDX or CIFAR files",
+     .group = "Data"},
     {CLI_AT(eval_options, t.task), .name = "task", .value = "TASK",
      .help = "classify, regress, tag, answer (or qa), choice, mlm, lm (default: the model's own)"},
     CLI_TASK_ROWS(eval_options, t),
@@ -45,6 +55,11 @@ static const cli_option options[] = {
      .help = "ignore the generation settings in the model's directory"},
     {CLI_AT(eval_options, texts.words), .name = "label-words", .value = "W0,W1,...",
      .help = "words for labels 0, 1, ... of a table"},
+    CLI_PICTURE_DATA_ROWS(eval_options, pictures),
+    {CLI_AT(eval_options, confusion), .name = "confusion", .value = "FILE.svg|FILE.png",
+     .help = "draw the confusion matrix"},
+    {CLI_AT(eval_options, per_class), .name = "per-class",
+     .help = "also print precision, recall and F1 of each class"},
     {CLI_AT(eval_options, windows.max_tokens), .name = "max-tokens", CLI_MIN(2), .suffix = true,
      .help = "use only the first N tokens of the data", .group = "Windows"},
     {CLI_AT(eval_options, windows.seq), .name = "seq", .alias = "context", .letter = 'c',
@@ -69,6 +84,11 @@ static const cli_option options[] = {
          "choose theta and lambda on this text, which must not be that of --data; the size is 2000 unless "
          "it is given"},
 
+    CLI_MIX_ROWS(eval_options, "with which its probabilities are interpolated; for encoder-decoders, whose "
+                               "log-probabilities are added to the search"),
+    {CLI_AT(eval_options, tune_ngram), .name = "tune-ngram", .value = "FILE",
+     .help = "choose the weight on this text, which must not be that of --data"},
+
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
@@ -77,6 +97,7 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64", .preset = "f32",
      .help = "precision of parameters and activations"},
     CLI_WEIGHTS(eval_options, weights),
+    CLI_ADAPTER(eval_options, adapter),
     {CLI_AT(eval_options, rounds), .name = "hash-rounds", CLI_RANGE(1, 64),
      .help = "Reformer: rounds of hashing (default: the model's)"},
 
@@ -92,6 +113,7 @@ typedef struct evaluation {
     by_model *model;
     cJSON *record;           /* run.json of the model's folder, or NULL */
     by_tokenizer *tokenizer; /* NULL: shards of an unknown one */
+    by_ngram *ngram;         /* that is mixed with the model, or NULL */
 } evaluation;
 
 static by_status open_model(evaluation *e, const char *path)
@@ -101,10 +123,9 @@ static by_status open_model(evaluation *e, const char *path)
         return base_error_status();
     cli_note_widening(e->dir, e->o.dtype);
     e->device = cli_device(e->o.device, e->o.threads);
-    e->model =
-        e->device ? by_model_open(e->device, e->dir,
-                                  &(by_model_spec){.dtype = e->o.dtype, .weights = cli_weights(e->o.weights)})
-                  : NULL;
+    const by_model_spec spec = {
+        .dtype = e->o.dtype, .weights = cli_weights(e->o.weights), .adapter_folder = e->o.adapter};
+    e->model = e->device ? by_model_open(e->device, e->dir, &spec) : NULL;
     if (e->model && e->o.rounds)
         return by_model_set_hash_rounds(e->model, e->o.rounds);
     return e->model ? BY_OK : base_error_status();
@@ -132,7 +153,8 @@ static by_status recall_columns(evaluation *e, const char *model)
                    {"pair", &t->pair},
                    {"label", &t->label},
                    {"choices", &t->choices},
-                   {"label-separator", &t->separator}};
+                   {"label-separator", &t->separator},
+                   {"classes", &e->o.pictures.classes}};
     char *path = base_path_join(model, "run.json");
     const bool there = path && access(path, F_OK) == 0;
     e->record = there ? base_json_load(path) : NULL;
@@ -161,6 +183,7 @@ static int evaluate_task(evaluation *e, const char *model)
     if (e->o.data.count != 1)
         return cli_usage_fail("give one file of examples");
     spec.weights = cli_weights(e->o.weights);
+    spec.adapter = e->o.adapter;
     spec.batch = e->o.windows.batch > 0 ? e->o.windows.batch : 8;
     if (by_task_evaluate(e->device, e->dir, e->o.dtype, e->o.data.items[0], &data, &spec, e->o.t.predictions,
                          &v) != BY_OK)
@@ -174,6 +197,43 @@ static int evaluate_task(evaluation *e, const char *model)
     cJSON_AddStringToObject(j, "task", task);
     cli_task_json(j, &v);
     return cli_print_json(j);
+}
+
+static int evaluate_pictures(evaluation *e)
+{
+    const eval_options *o = &e->o;
+    by_image_data data = o->pictures;
+    data.file = o->t.text;
+    data.label = o->t.label;
+    data.header = o->t.header;
+    cli_picture_evaluation p = {
+        .model = e->model,
+        .dir = e->dir,
+        .data = o->data.items,
+        .count = o->data.count,
+        .dtype = o->dtype,
+        .spec = {.data = data, .batch = o->windows.batch, .predictions = o->t.predictions},
+        .confusion = o->confusion,
+        .per_class = o->per_class,
+        .json = o->json,
+        .quiet = o->quiet};
+    return cli_evaluate_pictures(&p);
+}
+
+/* How likely a model of pixels finds pictures. */
+static int evaluate_pixels(evaluation *e)
+{
+    const eval_options *o = &e->o;
+    cli_picture_evaluation p = {.model = e->model,
+                                .dir = e->dir,
+                                .data = o->data.items,
+                                .count = o->data.count,
+                                .spec = {.data = o->pictures, .batch = o->windows.batch},
+                                .json = o->json,
+                                .quiet = o->quiet};
+    p.spec.data.file = o->t.text;
+    p.spec.data.header = o->t.header;
+    return cli_evaluate_pixels(&p);
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -190,7 +250,8 @@ static int evaluate_texts(evaluation *e, const char *model)
     spec->progress = cli_text_progress;
     spec->cancelled = cli_poll;
     spec->user = &bar;
-    if (!(e->tokenizer = cli_tokenizer(model)))
+    if (!(e->tokenizer = cli_tokenizer(model)) ||
+        cli_mix_open(&e->o.mix, e->tokenizer, &e->ngram, &spec->ngram) != BY_OK)
         return cli_fail(NULL);
     cli_progress_start(&bar);
     by_status s =
@@ -211,81 +272,17 @@ static int evaluate_texts(evaluation *e, const char *model)
 
 /* ---- perplexity ------------------------------------------------------------------------------ */
 
-static double bin_loss(const by_perplexity_spec *s, int i)
-{
-    return s->bin_tokens[i] ? s->bin_nats[i] / (double)s->bin_tokens[i] : (double)NAN;
-}
-
-static void print_bins(const evaluation *e)
-{
-    const by_perplexity_spec *s = &e->o.windows;
-    for (int i = 0; i < s->bins; i++)
-        printf("part %d of %d   loss %.4f\n", i + 1, s->bins, bin_loss(s, i));
-}
-
-static void json_bins(const evaluation *e, cJSON *j)
-{
-    const by_perplexity_spec *s = &e->o.windows;
-    cJSON *list = s->bins > 0 ? cJSON_AddArrayToObject(j, "loss_by_position") : NULL;
-    for (int i = 0; list && i < s->bins; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateNumber(bin_loss(s, i)));
-}
-
 static int print_perplexity(const evaluation *e, const by_perplexity_result *r, const char *model)
 {
-    const by_continuous_cache *cache = &e->o.windows.cache;
-    const double loss = r->nats / (double)r->tokens, bits = loss / log(2),
-                 speed = (double)r->tokens / r->seconds;
-    const double per_byte = r->bytes ? r->nats / log(2) / (double)r->bytes : (double)NAN;
-    if (!e->o.json) {
-        printf("loss %.4f   perplexity %.4f   bits per token %.4f", loss, exp(loss), bits);
-        if (isfinite(per_byte))
-            printf("   bits per byte %.4f", per_byte);
-        printf("\n%lld tokens in %s of %d", (long long)r->tokens, r->carried ? "segments" : "windows",
-               r->seq);
-        if (r->memory)
-            printf(" with a memory of %d", r->memory);
-        printf(", %.1f s, %.0f tokens per second\n", r->seconds, speed);
-        print_bins(e);
-        if (cache->size)
-            printf("cache of %d, theta %.4g, lambda %.4g; without it perplexity %.4f\n", cache->size,
-                   cache->theta, cache->lambda, exp(r->plain_nats / (double)r->tokens));
-        return CLI_OK;
-    }
-    cJSON *j = cJSON_CreateObject();
-    cJSON_AddStringToObject(j, "model", model);
-    cli_json_number(j, "loss", loss);
-    cli_json_number(j, "perplexity", exp(loss));
-    cli_json_number(j, "bits_per_token", bits);
-    cli_json_number(j, "bits_per_byte", per_byte);
-    cJSON_AddNumberToObject(j, "tokens", (double)r->tokens);
-    cli_json_number(j, "bytes", r->bytes ? (double)r->bytes : (double)NAN);
-    cJSON_AddNumberToObject(j, "seq", r->seq);
-    cJSON_AddNumberToObject(j, "stride", r->stride);
-    cJSON_AddNumberToObject(j, "windows", (double)r->windows);
-    if (r->memory)
-        cJSON_AddNumberToObject(j, "memory", r->memory);
-    json_bins(e, j);
-    cJSON_AddStringToObject(j, "dtype", by_dtype_name(e->o.dtype));
-    if (e->o.weights)
-        cJSON_AddStringToObject(j, "weights", e->o.weights);
-    if (cache->size) {
-        cJSON_AddNumberToObject(j, "cache_size", cache->size);
-        cli_json_number(j, "cache_theta", cache->theta);
-        cli_json_number(j, "cache_lambda", cache->lambda);
-        cli_json_number(j, "plain_perplexity", exp(r->plain_nats / (double)r->tokens));
-    }
-    cJSON_AddNumberToObject(j, "seconds", r->seconds);
-    cli_json_number(j, "tokens_per_s", speed);
-    return cli_print_json(j);
-}
-
-static void on_progress(void *user, const by_perplexity_result *r, int64_t total)
-{
-    cli_progress *bar = user;
-    bar->total = total;
-    cli_progress_update(bar, r->tokens, "loss %.4f  %.0f tok/s", r->nats / (double)r->tokens,
-                        (double)r->tokens / r->seconds);
+    const cli_perplexity p = {.model = model,
+                              .ngram = e->ngram ? e->o.mix.path : NULL,
+                              .spec = &e->o.windows,
+                              .dtype = e->o.dtype,
+                              .weights = e->o.weights};
+    if (e->o.json)
+        return cli_perplexity_json(&p, r);
+    cli_perplexity_print(&p, r);
+    return CLI_OK;
 }
 
 /* theta and lambda by held-out text. */
@@ -298,7 +295,7 @@ static by_status tune_cache(evaluation *e)
     cache->size = cache->size ? cache->size : 2000;
     spec.cache = *cache;
     spec.bins = 0;
-    spec.progress = on_progress;
+    spec.progress = cli_perplexity_progress;
     spec.cancelled = cli_poll;
     spec.user = &bar;
     cli_progress_start(&bar);
@@ -317,11 +314,32 @@ static by_status tune_cache(evaluation *e)
     return BY_OK;
 }
 
+/* The weight of the n-gram model by held-out text. */
+static by_status tune_ngram(evaluation *e)
+{
+    cli_progress bar = {.label = "tune", .quiet = e->o.quiet};
+    by_perplexity_spec spec = e->o.windows;
+    by_perplexity_result r;
+    spec.bins = 0;
+    spec.progress = cli_perplexity_progress;
+    spec.cancelled = cli_poll;
+    spec.user = &bar;
+    cli_progress_start(&bar);
+    by_status s =
+        by_ngram_tune(e->model, e->tokenizer, &e->o.tune_ngram, 1, &spec, &e->o.windows.ngram.weight, &r);
+    cli_progress_end(&bar);
+    if (s == BY_OK && !e->o.json)
+        printf("tuned on %s: --ngram-weight %.3f   perplexity %.4f, without the n-gram model %.4f\n",
+               e->o.tune_ngram, e->o.windows.ngram.weight, exp(r.nats / (double)r.tokens),
+               exp(r.plain_nats / (double)r.tokens));
+    return s;
+}
+
 static by_status measure(evaluation *e, bool slides, by_perplexity_result *r)
 {
     by_perplexity_spec spec = e->o.windows;
     cli_progress bar = {.label = slides ? "sliding" : "eval", .quiet = e->o.quiet};
-    spec.progress = on_progress;
+    spec.progress = cli_perplexity_progress;
     spec.cancelled = cli_poll;
     spec.user = &bar;
     if (slides) { /* a window has as many tokens as a query sees keys in a segment with its memory */
@@ -370,7 +388,8 @@ static int evaluate_perplexity(evaluation *e, const char *model)
     e->tokenizer = cli_tokenizer(model);
     if (!e->tokenizer && !data_tokens_is_shard(e->o.data.items[0]))
         return cli_fail(NULL);
-    if (e->o.tune && tune_cache(e) != BY_OK)
+    if (cli_mix_open(&e->o.mix, e->tokenizer, &e->ngram, &e->o.windows.ngram) != BY_OK ||
+        (e->o.tune && tune_cache(e) != BY_OK) || (e->o.tune_ngram && tune_ngram(e) != BY_OK))
         return cli_fail(NULL);
     if (strcmp(e->o.way, "both") == 0)
         return measure_both(e, model);
@@ -384,6 +403,7 @@ static void close_evaluation(evaluation *e)
 {
     base_free(e->o.windows.bin_nats);
     base_free(e->o.windows.bin_tokens);
+    by_ngram_free(e->ngram);
     by_tokenizer_free(e->tokenizer);
     cJSON_Delete(e->record);
     by_model_free(e->model);
@@ -402,6 +422,12 @@ static const char *conflict(const eval_options *o, const cli_args *args)
         return "--cache-theta, --cache-lambda and --cache-per-document need --cache-size";
     if (o->tune && numbers)
         return "--tune-cache chooses --cache-theta and --cache-lambda; they cannot be given as well";
+    if (!o->mix.path && (o->tune_ngram || cli_given(args, &o->mix.weight)))
+        return "--ngram-weight and --tune-ngram need --ngram";
+    if (o->tune_ngram && cli_given(args, &o->mix.weight))
+        return "--tune-ngram chooses --ngram-weight; it cannot be given as well";
+    if (o->mix.path && (cache->size || o->tune))
+        return "--ngram does not go with a continuous cache";
     if (strcmp(o->way, "segment") != 0 && (o->windows.stride || o->windows.bins))
         return "--evaluate sliding and both move a window by one token: they do not go with --stride and "
                "--by-position";
@@ -415,11 +441,34 @@ static bool wants_perplexity(const eval_options *o)
            strcmp(o->way, "segment") != 0;
 }
 
+static int evaluate_ngram(const evaluation *e, const cli_args *args)
+{
+    static const char *const names[] = {"data", "max-tokens", "threads", "device", "json", "quiet", NULL};
+    const cli_option *other = cli_given_beyond(args, names, NULL);
+    if (other)
+        return cli_usage_fail("--%s is not for n-gram models", other->name);
+    return cli_ngram_evaluate(&(cli_ngram_eval){.path = args->items[0],
+                                                .data = e->o.data.items,
+                                                .count = e->o.data.count,
+                                                .max_tokens = e->o.windows.max_tokens,
+                                                .json = e->o.json,
+                                                .quiet = e->o.quiet});
+}
+
 static int evaluate(evaluation *e, const char *model)
 {
     const bool texts = by_model_task(e->model) == BY_TASK_SEQ2SEQ;
+    by_pictures reads;
+    by_canvas canvas;
+    if (by_model_canvas(e->model, &canvas) && by_model_task(e->model) == BY_TASK_LM)
+        return evaluate_pixels(e);
+    if (by_model_pictures(e->model, &reads))
+        return evaluate_pictures(e);
     if (!texts && strcmp(task_of(e), "lm") == 0)
         return evaluate_perplexity(e, model);
+    if (e->o.mix.path && (!texts || e->o.tune_ngram))
+        return cli_usage_fail(
+            "--ngram is for language models and encoder-decoders, --tune-ngram for language models");
     if (wants_perplexity(&e->o))
         return cli_usage_fail("--max-tokens, --memory, --evaluate, --by-position and the continuous cache "
                               "are for language models");
@@ -446,7 +495,9 @@ static int run(int argc, char **argv)
             e.o.data.count = args.count - 1;
         }
         cli_interrupt_install();
-        if (open_model(&e, args.items[0]) != BY_OK || recall_columns(&e, args.items[0]) != BY_OK)
+        if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM)
+            code = evaluate_ngram(&e, &args);
+        else if (open_model(&e, args.items[0]) != BY_OK || recall_columns(&e, args.items[0]) != BY_OK)
             code = cli_fail(NULL);
         else
             code = evaluate(&e, args.items[0]);
@@ -482,19 +533,38 @@ const cli_verb cli_eval = {
         "--cache-per-document empties it at each end-of-text token. --tune-cache chooses its two numbers on "
         "held-out text.\n"
         "\n"
+        "With --ngram an n-gram model of the same tokens is interpolated: p = (1 - W) p_model + W p_ngram. "
+        "It "
+        "reads the text as a whole, across windows. --tune-ngram chooses W on held-out text.\n"
+        "\n"
         "Models with another head are evaluated on labelled examples by the metrics of their task: "
         "accuracy, F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 "
         "of entities (tag), exact match and F1 (answer). Files are read as by finetune; columns "
         "that are not given are those of the run's own data, as run.json records them.\n"
         "\n"
+        "Models that classify pictures are evaluated on folders, lists of files, IDX or CIFAR files: "
+        "accuracy "
+        "and top-5 accuracy, each class with --per-class, the confusion matrix as a picture with "
+        "--confusion. Models that write captions, or compare texts with pictures, are evaluated on lists of "
+        "files and "
+        "captions: the share of captions that are exact, or of pictures that are nearest to their own.\n"
+        "\n"
         "Encoder-decoders generate a text for each source, which is compared with its reference by "
         "BLEU, chrF, ROUGE and exact match. The data are two files of lines, or one table with "
-        "both.",
+        "both.\n"
+        "\n"
+        "An n-gram model, which may also be an ARPA file, reads a sentence per line if it is one of words; "
+        "the end of a sentence is predicted too. Perplexity is printed with and without unknown words. Bits "
+        "per byte are known where no word is unknown. A model of tokens reads the same stream as a neural "
+        "model.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"
+                "banyan eval runs/fashion t10k-images-idx3-ubyte.gz --per-class --confusion confusion.svg\n"
                 "banyan eval gpt2 wiki.txt --stride 512 --json\n"
                 "banyan eval gpt2 test.txt --cache-size 2000 --tune-cache valid.txt\n"
+                "banyan eval runs/ngram held-out.txt\n"
+                "banyan eval gpt2 test.txt --ngram runs/gpt2-5gram --tune-ngram valid.txt\n"
                 "banyan eval runs/xl held-out.txt --memory 1024 --evaluate both --max-tokens 2k\n",
     .options = options,
     .option_count = BY_COUNT(options),

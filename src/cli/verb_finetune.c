@@ -6,6 +6,8 @@
 #include "cli/config_file.h"
 #include "cli/eval_texts.h"
 #include "cli/learning.h"
+#include "cli/lora.h"
+#include "cli/picture_options.h"
 #include "cli/run_screen.h"
 #include "cli/show.h"
 #include "cli/task_options.h"
@@ -16,14 +18,18 @@ typedef struct finetune_options {
     by_finetune_spec tune;
     cli_learning l;
     cli_task_options t;
+    cli_pictures p;
     cli_list prefixes;
+    const char *lora, *weights;
+    cli_lora adapter;
 } finetune_options;
 
 static const cli_option options[] = {
     {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK", .preset = "classify",
-     .help = "classify, regress, tag, answer (or qa), choice, seq2seq, mlm, lm", .group = "Data"},
+     .help = "classify, regress, tag, answer (or qa), choice, seq2seq, image-classify, caption, mlm, lm",
+     .group = "Data"},
     {CLI_AT(finetune_options, tune.data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "training examples"},
+     .help = "training examples; image-classify: a folder, a list, an IDX or a CIFAR file; caption: a list"},
     {CLI_AT(finetune_options, tune.eval_data), .name = "eval", .letter = 'e', .value = "FILE",
      .help = "evaluation examples; the best model is kept"},
     CLI_TASK_ROWS(finetune_options, t),
@@ -47,8 +53,9 @@ static const cli_option options[] = {
      .group = "Steps"},
     {CLI_AT(finetune_options, tune.seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
      .preset = "4096", .suffix = true, .help = "seq2seq: tokens per step instead, in rows of similar length"},
-    {CLI_AT(finetune_options, tune.seq2seq.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
-     .preset = "0", .help = "seq2seq: share of each target spread over all tokens"},
+    {CLI_AT(finetune_options, tune.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
+     .preset = "0",
+     .help = "seq2seq, image-classify: share of each target spread over all tokens or classes"},
     {CLI_AT(finetune_options, tune.work.batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6), .preset = "32",
      .help = "rows per batch in evaluation"},
     CLI_ACCUMULATE_ROW(finetune_options, tune),
@@ -61,7 +68,9 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5)"},
+     .help =
+         "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten times "
+         "that with --lora)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -74,10 +83,14 @@ static const cli_option options[] = {
      .help = "learning-rate factor from each layer to the one below it"},
     {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body",
      .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer"},
+    CLI_LORA_ROW(finetune_options, lora),
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
      .help = "dropout probability (default: the model's own)"},
+
+    CLI_PICTURE_DATA_ROWS(finetune_options, tune.images.data),
+    CLI_PICTURE_TRAIN_ROWS(finetune_options, tune.images, p),
 
     CLI_RUN_ROWS(finetune_options, tune,
                  "output directory, also the run folder; the same command continues a run in it",
@@ -86,6 +99,7 @@ static const cli_option options[] = {
     CLI_LOG_ROWS(finetune_options, tune, "seed of the new head, the data order and dropout"),
 
     CLI_MACHINE_ROWS(finetune_options, tune),
+    CLI_WEIGHTS(finetune_options, weights),
 
     CLI_JSON_ROW(finetune_options),
     CLI_CURVE_ROWS(finetune_options),
@@ -106,6 +120,15 @@ static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen 
     t->optimizer.beta2 = cli_or_none(t->optimizer.beta2);
     t->optimizer.eps = cli_or_none(t->optimizer.eps);
     t->predictions = o->t.predictions;
+    t->images.data.file = o->t.text;
+    t->images.data.label = o->t.label;
+    t->images.data.header = o->t.header;
+    if (!cli_pictures_read(&o->p, &t->images))
+        return false;
+    o->adapter.spec.seed = t->seed;
+    t->adapter = o->lora ? &o->adapter.spec : NULL;
+    t->lora = o->lora;
+    t->weights = cli_weights(o->weights);
     t->seq2seq.prefixes = o->prefixes.items;
     t->seq2seq.prefix_count = o->prefixes.count;
     t->seq2seq.wrote = cli_run_wrote;
@@ -113,6 +136,11 @@ static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen 
     t->cancelled = cli_poll;
     t->user = screen;
     return true;
+}
+
+static bool reads_pictures(const finetune_options *o)
+{
+    return o->tune.reading.kind == BY_EXAMPLE_IMAGE_CLASSIFY || o->tune.reading.kind == BY_EXAMPLE_CAPTION;
 }
 
 static int print_json(const finetune_options *o, const by_finetune_result *r)
@@ -129,6 +157,8 @@ static int print_json(const finetune_options *o, const by_finetune_result *r)
     cJSON_AddNumberToObject(j, "seconds", r->seconds);
     cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
     cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
+    if (reads_pictures(o) && isfinite(r->data_wait))
+        cJSON_AddNumberToObject(j, "data_wait", r->data_wait);
     if (r->evaluated && o->tune.reading.kind == BY_EXAMPLE_SEQ2SEQ)
         cJSON_AddNumberToObject(j, "loss", r->best.loss);
     else if (r->evaluated)
@@ -152,7 +182,9 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
     if (seq2seq && r->evaluated)
         printf(": loss %.4f", r->best.loss);
     printf("\n");
-    if (r->evaluated && !seq2seq)
+    if (reads_pictures(o))
+        cli_picture_summary(r->best.metrics, r->best.n_metrics, r->best.loss, r->data_wait);
+    else if (r->evaluated && !seq2seq)
         cli_task_print(&r->best);
     if (r->texts.texts)
         cli_text_print(&r->texts);
@@ -176,6 +208,8 @@ static int tune(finetune_options *o, const cli_args *args)
     by_finetune_result result;
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
+    if (o->lora && cli_lora_parse(o->lora, &o->adapter) != BY_OK)
+        return cli_usage_fail("%s", by_error_message());
     char *dir = cli_model_dir(args->items[0]);
     by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
     o->tune.model = dir;
@@ -209,6 +243,7 @@ static int run(int argc, char **argv)
                                                  : "no output directory: give --out DIR");
     else
         code = tune(&o, &args);
+    cli_lora_free(&o.adapter);
     cli_args_free(&args);
     cli_config_free(&config);
     base_free(given);
@@ -230,7 +265,13 @@ const cli_verb cli_finetune = {
         "DIR becomes a model directory that other programs load: the best model by the task's "
         "metric (accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else "
         "the last. Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same "
-        "command continues a stopped run.",
+        "command continues a stopped run.\n"
+        "\n"
+        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a folder "
+        "of PEFT "
+        "(adapter_config.json, adapter_model.safetensors) that names MODEL, and opens like a model. With "
+        "--weights q4_0 "
+        "the model is held in 4 bits meanwhile (QLoRA).",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"
@@ -238,6 +279,13 @@ const cli_verb cli_finetune = {
         "--out m\n"
         "banyan finetune bert-base-cased --task tag --data ner.conll --eval dev.conll --out runs/ner\n"
         "banyan finetune bert-base-cased --task qa --data squad.json --max-length 384 --out runs/qa\n"
+        "# pictures in a folder per class, with a new head and augmentation\n"
+        "banyan finetune vit-base-patch16-224 --task image-classify --data pets/train --eval pets/test "
+        "--flip "
+        "0.5 --mixup 0.8 --layer-decay 0.75 --out runs/pets\n"
+        "# an adapter of rank 16 on all linear layers\n"
+        "banyan finetune gpt2 --task lm --data text.txt --lora r=16,alpha=32,targets=all-linear --out "
+        "runs/a\n"
         "# an encoder-decoder: columns source and target\n"
         "banyan finetune t5-small --task seq2seq --data train.tsv --eval dev.tsv --prefix 'summarize: ' "
         "--out "

@@ -2,161 +2,137 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "banyan/generate.h"
-#include "base/json.h"
 #include "cli/cache_options.h"
 #include "cli/common.h"
-#include "cli/prompts.h"
-#include "cli/strategy.h"
+#include "cli/generate_pictures.h"
+#include "cli/generating.h"
 #include "cli/verbs.h"
 #include "data/fim.h"
-#include "infer/stream.h"
 
 enum { ROWS_AT_ONCE = 8, MOST_TEXTS = 64 }; /* samples that grow side by side; texts of a beam search */
 
-typedef struct generate_options {
-    const char *prompt, *file, *device;
-    const char *before, *after; /* of a hole */
-    by_dtype dtype;
-    const char *weights;
-    cli_strategy strategy;
-    by_continuous_cache cache;
-    int window, sinks;
-    int max_new, context, threads, samples, top_k;
-    double temp, top_p, min_p, typical;
-    int64_t seed;
-    bool greedy, slide, ignore_eos, plain, ids, lines, echo, json, verbose;
-} generate_options;
-
 static const cli_option rows[] = {
-    {CLI_AT(generate_options, prompt), .name = "prompt", .letter = 'p', .help = "text to continue",
+    {CLI_AT(cli_generate_options, prompt), .name = "prompt", .letter = 'p', .help = "text to continue",
      .group = "Prompt"},
-    {CLI_AT(generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
+    {CLI_AT(cli_generate_options, file), .name = "file", .letter = 'f', .value = "FILE",
      .help = "read the prompt from FILE, - for standard input; one trailing newline is dropped"},
-    {CLI_AT(generate_options, lines), .name = "lines",
+    {CLI_AT(cli_generate_options, lines), .name = "lines",
      .help =
          "treat each line of the file as a prompt; print one line per text, with newlines written as \\n"},
-    {CLI_AT(generate_options, before), .name = "prefix", .help = "fill in the middle: text before the gap"},
-    {CLI_AT(generate_options, after), .name = "suffix",
+    {CLI_AT(cli_generate_options, before), .name = "prefix",
+     .help = "fill in the middle: text before the gap"},
+    {CLI_AT(cli_generate_options, after), .name = "suffix",
      .help = "fill in the middle: text after the gap; prints the middle. For models trained with --objective "
              "fim"},
-    {CLI_AT(generate_options, ids), .name = "ids",
+    {CLI_AT(cli_generate_options, ids), .name = "ids",
      .help = "read the prompt and print the output as token ids; needs no tokenizer"},
 
-    {CLI_AT(generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
+    {CLI_AT(cli_generate_options, max_new), .name = "max-new-tokens", .alias = "n-predict", .letter = 'n',
      CLI_RANGE(0, 1e9), .suffix = true, .preset = "128", .help = "maximum new tokens; 0 fills the context",
      .group = "Length"},
-    {CLI_AT(generate_options, plain), .name = "no-generation-config",
+    {CLI_AT(cli_generate_options, plain), .name = "no-generation-config",
      .help = "ignore the model's generation_config.json"},
-    CLI_END_ROWS(generate_options),
-    {CLI_AT(generate_options, ignore_eos), .name = "ignore-eos",
+    CLI_END_ROWS(cli_generate_options),
+    {CLI_AT(cli_generate_options, ignore_eos), .name = "ignore-eos",
      .help = "continue after an end-of-text token"},
-    {CLI_AT(generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
+    {CLI_AT(cli_generate_options, context), .name = "context", .alias = "ctx-size", .letter = 'c',
      CLI_RANGE(0, 1 << 24), .preset = "0", .help = "tokens the model sees; 0 uses the model's full context"},
-    {CLI_AT(generate_options, slide), .name = "slide", .preset = "yes",
+    {CLI_AT(cli_generate_options, slide), .name = "slide", .preset = "yes",
      .help = "when the context is full, continue with its last half; with --no-slide that is an error"},
-    {CLI_AT(generate_options, window), .name = "window", CLI_RANGE(0, 1 << 24), .suffix = true, .preset = "0",
+    {CLI_AT(cli_generate_options, window), .name = "window", CLI_RANGE(0, 1 << 24), .suffix = true,
+     .preset = "0",
      .help =
          "endless text: the model sees this many tokens, the first --sinks ones of the text among them; 0: "
          "off"},
-    {CLI_AT(generate_options, sinks), .name = "sinks", CLI_RANGE(0, 1 << 24), .preset = "4",
+    {CLI_AT(cli_generate_options, sinks), .name = "sinks", CLI_RANGE(0, 1 << 24), .preset = "4",
      .help = "with --window, tokens at the beginning of the text that always stay"},
 
-    {CLI_AT(generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
+    {CLI_AT(cli_generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
      .preset = "0.8", .help = "divide the logits by this; 0 is greedy", .group = "Sampling"},
-    {CLI_AT(generate_options, greedy), .name = "greedy", .help = "same as --temp 0"},
-    {CLI_AT(generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40",
+    {CLI_AT(cli_generate_options, greedy), .name = "greedy", .help = "same as --temp 0"},
+    {CLI_AT(cli_generate_options, top_k), .name = "top-k", CLI_RANGE(0, 1e9), .preset = "40",
      .help = "keep the k most likely tokens; 0 keeps all"},
-    {CLI_AT(generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95",
+    {CLI_AT(cli_generate_options, top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0.95",
      .help = "keep the most likely tokens whose probabilities reach p; 1 keeps all"},
-    {CLI_AT(generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05",
+    {CLI_AT(cli_generate_options, min_p), .name = "min-p", CLI_RANGE(0, 1), .preset = "0.05",
      .help = "keep tokens of at least this share of the highest probability; 0 keeps all"},
-    {CLI_AT(generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
+    {CLI_AT(cli_generate_options, typical), .name = "typical", .alias = "typical-p", CLI_RANGE(0, 1),
      .preset = "1", .help = "keep the most typical tokens whose probabilities reach p; 1 keeps all"},
-    CLI_CUTOFF_ROWS(generate_options),
-    {CLI_AT(generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
+    CLI_CUTOFF_ROWS(cli_generate_options),
+    {CLI_AT(cli_generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
      .help = "seed for sampling (default: random)"},
-    {CLI_AT(generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
-     .help = "number of texts to generate"},
+    {CLI_AT(cli_generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
+     .help = "number of texts to generate; models of pixels: of pictures, for each that is completed"},
 
-    CLI_CACHE_ROWS(generate_options, cache),
+    CLI_CACHE_ROWS(cli_generate_options, cache),
 
-    CLI_CONSTRAINT_ROWS(generate_options),
+    CLI_MIX_ROWS(cli_generate_options, "with which its probabilities are interpolated; with --beams, whose "
+                                       "log-probabilities are added to the search"),
 
-    CLI_BEAM_ROWS(generate_options, "1"),
+    CLI_CONSTRAINT_ROWS(cli_generate_options),
 
-    {CLI_AT(generate_options, echo), .name = "echo", .preset = "yes",
+    CLI_BEAM_ROWS(cli_generate_options, "1"),
+
+    {CLI_AT(cli_generate_options, out), .name = "out", .letter = 'o', .value = "FILE.png",
+     .help = "file for the grid of pictures", .group = "Models of pixels"},
+    {CLI_AT(cli_generate_options, complete), .name = "complete", .value = "FILE",
+     .help = "complete these pictures, or the first ones of a dataset; each becomes a row: the picture, what "
+             "is given of it, "
+             "the samples"},
+    {CLI_AT(cli_generate_options, limit), .name = "limit", CLI_RANGE(1, 4096), .preset = "6",
+     .help = "pictures of a dataset to complete"},
+    {CLI_AT(cli_generate_options, keep), .name = "keep", CLI_RANGE(0, 1), .preset = "0.5",
+     .help = "share of the rows of a picture that is given, from the top"},
+    {CLI_AT(cli_generate_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
+     CLI_RANGE(1, 4096), .preset = "16", .help = "pictures that are made side by side"},
+    {CLI_AT(cli_generate_options, scale), .name = "scale", CLI_RANGE(1, 64),
+     .help = "enlarge pixels by this factor (default: pictures of 64 pixels or more)"},
+
+    {CLI_AT(cli_generate_options, echo), .name = "echo", .preset = "yes",
      .help = "print the prompt before the text", .group = "Output"},
-    {CLI_AT(generate_options, strategy.explain), .name = "explain",
+    {CLI_AT(cli_generate_options, strategy.explain), .name = "explain",
      .help = "show the candidates of every step, what each rule did to them, and which one won"},
-    {CLI_AT(generate_options, json), .name = "json",
+    {CLI_AT(cli_generate_options, json), .name = "json",
      .help = "print one JSON object per text: text, ids, finish_reason, score, tokens; with --explain also "
              "one per step"},
-    {CLI_AT(generate_options, verbose), .name = "verbose", .letter = 'v',
+    {CLI_AT(cli_generate_options, verbose), .name = "verbose", .letter = 'v',
      .help = "print speed and time to the first token on stderr"},
 
-    {CLI_AT(generate_options, device), .name = "device", .preset = "auto", .value = "NAME",
+    {CLI_AT(cli_generate_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
      .group = "Machine"},
-    {CLI_AT(generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32",
+    {CLI_AT(cli_generate_options, dtype), .name = "dtype", .choices = "f32|bf16", .preset = "f32",
      .help = "precision of weights and cache"},
-    CLI_WEIGHTS(generate_options, weights),
-    {CLI_AT(generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096), .preset = "0",
-     .help = "CPU threads; 0 uses every core"},
+    CLI_WEIGHTS(cli_generate_options, weights),
+    CLI_ADAPTER(cli_generate_options, adapter),
+    {CLI_AT(cli_generate_options, threads), .name = "threads", .letter = 't', CLI_RANGE(0, 4096),
+     .preset = "0", .help = "CPU threads; 0 uses every core"},
 };
-
-/* One text in the making. */
-typedef struct sample {
-    gen_stream stream;
-    size_t shown; /* bytes of the stream's text already printed */
-} sample;
-
-typedef struct job {
-    generate_options o;
-    double started;
-    by_device *device;
-    by_model *model;
-    by_tokenizer *tokenizer; /* NULL with --ids */
-    by_tokenizer *reader;    /* with --ids, for the stop strings of the model's directory; else NULL */
-    by_generator *generator;
-    cli_prompts prompts;
-    cli_constraints constraints;
-    by_rewrite_defaults defaults;
-    sample *samples;
-    int width, first;                           /* texts at once, and the first of the present ones */
-    bool live;                                  /* one text, printed as it comes */
-    bool echoed;                                /* its prompt is printed */
-    char last;                                  /* character printed last, 0: none */
-    double first_token;                         /* when it came, 0: not yet */
-    by_status status;                           /* of what went wrong inside the callback */
-    int64_t prompt_tokens, new_tokens, decoded; /* decoded: with those of stop strings */
-    double prompt_seconds, decode_seconds;
-} job;
 
 /* ---- the prompts ----------------------------------------------------------------------------- */
 
 /* Write into a hole. */
-static bool fills_in(const generate_options *o)
+static bool fills_in(const cli_generate_options *o)
 {
     return o->before || o->after;
 }
 
 /* From --prompt, the arguments, a file, or stdin when it is not a terminal; otherwise empty. */
-static by_status read_prompts(job *j, const cli_args *args)
+static by_status read_prompts(cli_generation *j, const cli_args *args)
 {
-    const generate_options *o = &j->o;
+    const cli_generate_options *o = &j->o;
     const bool piped = !o->prompt && !fills_in(o) && args->count < 2 && !isatty(STDIN_FILENO);
     return cli_prompts_read(&j->prompts, o->prompt, args->items + 1, args->count - 1, o->file, piped,
                             o->lines);
 }
 
 /* An encoder-decoder reads the prompt and writes another text. */
-static bool is_pair(const job *j)
+static bool is_pair(const cli_generation *j)
 {
-    return by_model_task(j->model) == BY_TASK_SEQ2SEQ;
+    return j->model && by_model_task(j->model) == BY_TASK_SEQ2SEQ;
 }
 
-static by_status encode_prompts(job *j)
+static by_status encode_prompts(cli_generation *j)
 {
     if (!fills_in(&j->o))
         return cli_prompts_encode(&j->prompts, j->tokenizer, is_pair(j));
@@ -168,7 +144,7 @@ static by_status encode_prompts(job *j)
 
 /* Model and tokenizer must speak of the same tokens. A model may have more, as published ones do to round the
  * number up; those are banned. */
-static by_status match_tokenizer(job *j)
+static by_status match_tokenizer(cli_generation *j)
 {
     const int target = by_tokenizer_target_vocab_size(j->tokenizer);
     int model = by_model_vocab(j->model), known = target ? target : by_tokenizer_vocab_size(j->tokenizer);
@@ -183,17 +159,25 @@ static by_status match_tokenizer(job *j)
     return BY_OK;
 }
 
-static by_status open_model(job *j, const char *path)
+static by_status open_ngram(cli_generation *j, const char *path)
 {
+    j->defaults = (by_rewrite_defaults){.generate.beam.length_penalty = 1};
+    j->ngram = by_ngram_open(path);
+    return j->ngram ? BY_OK : base_error_status();
+}
+
+static by_status open_model(cli_generation *j, const char *path)
+{
+    if (cli_model_kind(path) == CLI_MODEL_NGRAM)
+        return open_ngram(j, path);
     char *dir = cli_model_dir(path);
     if (!dir)
         return base_error_status();
     cli_note_widening(dir, j->o.dtype);
     j->device = cli_device(j->o.device, j->o.threads);
-    j->model =
-        j->device ? by_model_open(j->device, dir,
-                                  &(by_model_spec){.dtype = j->o.dtype, .weights = cli_weights(j->o.weights)})
-                  : NULL;
+    const by_model_spec spec = {
+        .dtype = j->o.dtype, .weights = cli_weights(j->o.weights), .adapter_folder = j->o.adapter};
+    j->model = j->device ? by_model_open(j->device, dir, &spec) : NULL;
     by_status s = j->model ? BY_OK : base_error_status();
     if (s == BY_OK)
         s = j->o.plain ? by_rewrite_defaults_none(j->model, dir, &j->defaults)
@@ -202,8 +186,39 @@ static by_status open_model(job *j, const char *path)
     return s;
 }
 
+/* NULL on failure. */
+static by_tokenizer *open_tokenizer(const cli_generation *j, const char *path)
+{
+    return j->model ? cli_tokenizer(path) : by_ngram_tokenizer(j->ngram, path);
+}
+
+/* Options that say nothing about an n-gram model: it has no weights, no context to fill and no hidden states. */
+static const char *const neural_names[] = {"prefix",
+                                           "suffix",
+                                           "context",
+                                           "slide",
+                                           "window",
+                                           "sinks",
+                                           "cache-size",
+                                           "cache-theta",
+                                           "cache-lambda",
+                                           "cache-per-document",
+                                           "decoder-start",
+                                           "beams",
+                                           "groups",
+                                           "renormalize",
+                                           "diversity",
+                                           "return",
+                                           "length-penalty",
+                                           "early-stopping",
+                                           "dtype",
+                                           "ngram",
+                                           "ngram-weight",
+                                           "weights",
+                                           NULL};
+
 /* Lengths that count the prompt need prompts of one length. */
-static by_status prompt_tokens(const job *j, int *out)
+static by_status prompt_tokens(const cli_generation *j, int *out)
 {
     *out = 1;
     if (is_pair(j))
@@ -218,9 +233,9 @@ static by_status prompt_tokens(const job *j, int *out)
 }
 
 /* Options count first, then what the model's directory says, then Banyan's presets. */
-static by_status merge_defaults(job *j, const cli_args *args)
+static by_status merge_defaults(cli_generation *j, const cli_args *args)
 {
-    generate_options *o = &j->o;
+    cli_generate_options *o = &j->o;
     const by_rewrite_defaults *d = &j->defaults;
     const by_sampling *own = &d->generate.sampling;
     const cli_strategy given = o->strategy;
@@ -245,30 +260,8 @@ static by_status merge_defaults(job *j, const cli_args *args)
     return BY_OK;
 }
 
-/* Texts for each prompt. */
-static int texts_each(const job *j)
-{
-    return j->o.strategy.beams > 1 ? j->o.strategy.returned : j->o.samples;
-}
-
-static int64_t texts_of(const job *j)
-{
-    return (int64_t)texts_each(j) * j->prompts.count;
-}
-
-/* Of the text in a row: its prompt, and its number among those of the same prompt. */
-static const cli_prompt *prompt_of(const job *j, int row)
-{
-    return &j->prompts.list[(j->first + row) / texts_each(j)];
-}
-
-static int number_of(const job *j, int row)
-{
-    return (j->first + row) % texts_each(j) + 1;
-}
-
 /* A model with a memory reads and writes on without end: its context is where training cuts texts. */
-static int capacity_of(const job *j)
+static int capacity_of(const cli_generation *j)
 {
     enum { MOST = 1 << 24 };
     int64_t longest = 0;
@@ -279,18 +272,26 @@ static int capacity_of(const job *j)
     return (int)BY_MIN(longest + BY_MAX(j->o.max_new, by_model_context(j->model)), MOST);
 }
 
-static by_status open_generator(job *j)
+static by_status open_samples(cli_generation *j)
+{
+    j->width = j->o.strategy.beams > 1 ? j->o.strategy.returned : (int)BY_MIN(cli_texts_all(j), ROWS_AT_ONCE);
+    j->live = cli_texts_all(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
+    j->samples = base_alloc_zero((size_t)j->width, sizeof *j->samples);
+    return j->samples ? BY_OK : BY_ERR_MEMORY;
+}
+
+static by_status open_generator(cli_generation *j)
 {
     const int beams = j->o.strategy.beams;
-    j->width = beams > 1 ? j->o.strategy.returned : (int)BY_MIN(texts_of(j), ROWS_AT_ONCE);
-    j->live = texts_of(j) == 1 && !j->o.json && !j->o.lines && !j->o.strategy.explain;
-    j->samples = base_alloc_zero((size_t)j->width, sizeof *j->samples);
+    BY_TRY(open_samples(j));
+    if (!j->model)
+        return BY_OK;
     j->generator = by_generator_new(
         j->model, &(by_generator_spec){.endless = true,
                                        .batch = beams > 1 ? beams : j->width,
                                        .capacity = j->o.window ? j->o.window : capacity_of(j),
                                        .beams = beams});
-    if (!j->samples || !j->generator)
+    if (!j->generator)
         return base_error_status();
     if (j->o.max_new == 0 || beams > 1 || is_pair(j))
         j->o.slide = false;
@@ -304,7 +305,7 @@ static by_status open_generator(job *j)
     return BY_OK;
 }
 
-static void close_job(job *j)
+static void close_job(cli_generation *j)
 {
     for (int i = 0; j->samples && i < j->width; i++)
         gen_stream_free(&j->samples[i].stream);
@@ -312,6 +313,7 @@ static void close_job(job *j)
     by_generator_free(j->generator);
     by_tokenizer_free(j->tokenizer);
     by_tokenizer_free(j->reader);
+    by_ngram_free(j->ngram);
     by_model_free(j->model);
     by_device_free(j->device);
     cli_prompts_free(&j->prompts);
@@ -319,209 +321,11 @@ static void close_job(job *j)
     by_rewrite_defaults_free(&j->defaults);
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
-
-static void print(job *j, const char *text, size_t n)
-{
-    if (!n)
-        return;
-    fwrite(text, 1, n, stdout);
-    j->last = text[n - 1];
-}
-
-/* With --lines a text is a line: the line ends in it are written as \n. */
-static void print_part(job *j, const char *text, size_t n)
-{
-    while (j->o.lines && n > 0) {
-        const char *end = memchr(text, '\n', n);
-        const size_t k = end ? (size_t)(end - text) : n;
-        print(j, text, k);
-        if (end)
-            print(j, "\\n", 2);
-        text += k + (end != NULL);
-        n -= k + (end != NULL);
-    }
-    print(j, text, n);
-}
-
-static void print_id(job *j, int32_t id)
-{
-    char text[16];
-    int n = snprintf(text, sizeof text, "%s%d", j->last && j->last != '\n' ? " " : "", (int)id);
-    print(j, text, (size_t)n);
-}
-
-/* In front of each sample; for a live one as late as its first token, so that an error comes alone. */
-static void print_prompt(job *j, int row)
-{
-    const cli_prompt *p = prompt_of(j, row);
-    if (!j->o.echo || (j->live && j->echoed))
-        return;
-    j->echoed = true;
-    for (size_t i = 0; !j->tokenizer && i < p->ids.count; i++)
-        print_id(j, p->ids.data[i]);
-    if (j->tokenizer)
-        print_part(j, p->text, p->size);
-}
-
-static void print_fresh(job *j, sample *s)
-{
-    const base_buf *text = &s->stream.text;
-    if (text->size > s->shown)
-        print_part(j, text->data + s->shown, text->size - s->shown);
-    s->shown = text->size;
-}
-
-static void end_line(job *j)
-{
-    if (j->last != '\n')
-        print(j, "\n", 1);
-}
-
-/* New tokens that belong to the text: not those of a stop string, which is not part of it. */
-static int tokens_of(const sample *s, const by_generation *g)
-{
-    return s->stream.stopped ? s->stream.tokens : g->count - g->prompt;
-}
-
-/* by_generate's callback: a token has come. */
-static bool on_token(void *user, int row, int32_t token, float logprob)
-{
-    job *j = user;
-    sample *s = &j->samples[row];
-    (void)logprob;
-    if (j->first_token == 0)
-        j->first_token = base_seconds();
-    if (j->tokenizer && j->status == BY_OK)
-        j->status = gen_stream_put(&s->stream, token);
-    if (j->live)
-        print_prompt(j, row);
-    if (j->live && j->tokenizer)
-        print_fresh(j, s);
-    else if (j->live)
-        print_id(j, token);
-    if (j->live && !cli_flush())
-        j->status = base_fail(BY_ERR_IO, "cannot write to standard output");
-    return j->status == BY_OK && !s->stream.stopped;
-}
-
-static void on_explain(void *user, const by_explanation *why)
-{
-    job *j = user;
-    const bool several = j->o.strategy.beams == 1 && texts_of(j) > 1;
-    if (j->status == BY_OK)
-        j->status = cli_explain(j->tokenizer, why, several ? j->first + why->row : -1, j->o.json);
-}
-
-static const char *finish_reason(const by_generation *g, const sample *s)
-{
-    switch (g->finish) {
-    case BY_FINISH_STOP:
-        return "eos";
-    case BY_FINISH_LENGTH:
-        return "length";
-    case BY_FINISH_STRING:
-        return "stop";
-    case BY_FINISH_TIME:
-        return "time";
-    case BY_FINISH_CALLER:
-        return s->stream.stopped ? "stop" : "error";
-    case BY_FINISH_NONE:
-        break;
-    }
-    return cli_interrupted() ? "interrupted" : "error";
-}
-
-/* Tokens per second once the prompt is read: the first token belongs to the prompt's time. */
-static double speed(int64_t rows_begun, int64_t tokens, double seconds)
-{
-    return tokens > rows_begun && seconds > 0 ? (double)(tokens - rows_begun) / seconds : (double)NAN;
-}
-
-static int print_json(job *j, int row, const by_generation *g, const by_generate_result *result)
-{
-    const sample *s = &j->samples[row];
-    const base_buf *text = &s->stream.text;
-    int n = tokens_of(s, g);
-    cJSON *o = cJSON_CreateObject(), *ids = cJSON_CreateIntArray(g->tokens + g->prompt, n);
-    bool ok = o && ids;
-    if (ok && j->o.lines)
-        ok = cJSON_AddNumberToObject(o, "line", (double)(prompt_of(j, row) - j->prompts.list) + 1);
-    ok = ok && cJSON_AddNumberToObject(o, "sample", number_of(j, row));
-    if (ok && j->tokenizer)
-        ok = base_json_add_bytes(o, "text", text->data ? text->data : "", text->size);
-    ok = ok && cJSON_AddItemToObject(o, "ids", ids);
-    if (ok && j->o.strategy.beams > 1)
-        ok = cJSON_AddNumberToObject(o, "score", (double)g->score);
-    ok = ok && cJSON_AddStringToObject(o, "finish_reason", finish_reason(g, s)) &&
-         cJSON_AddNumberToObject(o, "prompt_tokens", g->prompt) && cJSON_AddNumberToObject(o, "tokens", n) &&
-         cJSON_AddNumberToObject(o, "tokens_per_s", speed(1, g->count - g->prompt, result->decode_seconds)) &&
-         cJSON_AddNumberToObject(o, "seed", (double)j->o.seed);
-    if (!ok && o && !cJSON_GetObjectItem(o, "ids"))
-        cJSON_Delete(ids);
-    if (!ok) {
-        cJSON_Delete(o);
-        o = NULL;
-    }
-    return cli_print_json(o);
-}
-
-static void print_text(job *j, int row, const by_generation *g)
-{
-    if (!j->live && !j->o.lines && j->o.strategy.beams > 1)
-        printf("--- text %d, score %.4f ---\n", number_of(j, row), (double)g->score);
-    else if (!j->live && !j->o.lines)
-        printf("--- sample %d ---\n", number_of(j, row));
-    if (!j->live)
-        j->last = '\n';
-    print_prompt(j, row);
-    if (j->tokenizer)
-        print_fresh(j, &j->samples[row]);
-    for (int i = g->prompt; !j->live && !j->tokenizer && i < g->count; i++)
-        print_id(j, g->tokens[i]);
-    if (j->o.lines)
-        print(j, "\n", 1); /* of an empty text too */
-    else
-        end_line(j);
-}
-
-static int print_results(job *j, const by_generate_result *result)
-{
-    int code = CLI_OK;
-    for (int row = 0; row < result->count && code == CLI_OK; row++) {
-        const by_generation *g = &result->rows[row];
-        if (!g->tokens)
-            continue;
-        if (gen_stream_end(&j->samples[row].stream) != BY_OK)
-            return cli_fail(NULL);
-        j->new_tokens += tokens_of(&j->samples[row], g);
-        if (j->o.json)
-            code = print_json(j, row, g, result);
-        else
-            print_text(j, row, g);
-    }
-    return cli_flush() ? code : CLI_FAILED;
-}
-
-static void report(const job *j)
-{
-    char rate[32] = "";
-    double tokens_per_s = speed(texts_of(j), j->decoded, j->decode_seconds);
-    if (!(j->o.verbose || cli_is_terminal(STDERR_FILENO)) || j->first_token == 0)
-        return;
-    if (!isnan(tokens_per_s))
-        snprintf(rate, sizeof rate, ", %.1f tok/s", tokens_per_s);
-    cli_note(
-        "%lld prompt tokens in %.2f s, %lld new in %.2f s%s, first token %.2f s after the start, seed %lld",
-        (long long)j->prompt_tokens, j->prompt_seconds, (long long)j->new_tokens, j->decode_seconds, rate,
-        j->first_token - j->started, (long long)j->o.seed);
-}
-
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static by_generate_spec make_spec(job *j)
+static by_generate_spec make_spec(cli_generation *j)
 {
-    const generate_options *o = &j->o;
+    const cli_generate_options *o = &j->o;
     by_generate_spec spec = {.sampling = {.temperature = o->greedy ? 0 : o->temp,
                                           .top_k = o->top_k,
                                           .top_p = cli_share(o->top_p),
@@ -532,12 +336,13 @@ static by_generate_spec make_spec(job *j)
                              .slide = o->slide,
                              .sinks = o->window ? o->sinks : 0,
                              .cache = o->cache,
+                             .ngram = j->mix,
                              .ignore_eos = o->ignore_eos,
                              .first_sample = j->first,
-                             .token = on_token,
+                             .token = cli_on_token,
                              .no_logprobs = true,
                              .cancelled = cli_poll,
-                             .explain = o->strategy.explain ? on_explain : NULL,
+                             .explain = o->strategy.explain ? cli_on_explain : NULL,
                              .user = j};
     cli_strategy_apply(&o->strategy, &j->constraints, &spec);
     cli_strategy_finish(&j->defaults, &o->strategy, &spec);
@@ -550,38 +355,39 @@ static by_generate_spec make_spec(job *j)
 }
 
 /* Whether --slide would make room for what does not fit. */
-static bool could_slide(const job *j)
+static bool could_slide(const cli_generation *j)
 {
     size_t longest = 0;
     for (int i = 0; i < j->prompts.count; i++)
         longest = BY_MAX(longest, j->prompts.list[i].ids.count);
-    return !j->o.slide && !is_pair(j) && j->o.strategy.beams == 1 &&
+    return j->generator && !j->o.slide && !is_pair(j) && j->o.strategy.beams == 1 &&
            (int64_t)longest + j->o.max_new > by_generator_capacity(j->generator) + 1;
 }
 
 /* Generate and print the next samples, as many as there are rows. */
-static int run_group(job *j)
+static int run_group(cli_generation *j)
 {
     const int32_t *prompts[MOST_TEXTS] = {NULL};
     int lengths[MOST_TEXTS] = {0};
     for (int b = 0; b < j->width; b++) {
-        sample *s = &j->samples[b];
+        cli_generated *s = &j->samples[b];
         gen_stream_free(&s->stream);
-        *s = (sample){.stream = {.tokenizer = j->tokenizer,
-                                 .stops = j->o.strategy.stop.items,
-                                 .stop_count = j->o.strategy.stop.count}};
-        const by_ids *ids = j->first + b < texts_of(j) ? &prompt_of(j, b)->ids : NULL;
+        *s = (cli_generated){.stream = {.tokenizer = j->tokenizer,
+                                        .stops = j->o.strategy.stop.items,
+                                        .stop_count = j->o.strategy.stop.count}};
+        const by_ids *ids = j->first + b < cli_texts_all(j) ? &cli_prompt_of(j, b)->ids : NULL;
         prompts[b] = ids ? ids->data : NULL;
         lengths[b] = ids ? (int)ids->count : 0;
     }
     by_generate_spec spec = make_spec(j);
     by_generate_result result;
-    by_status status = by_generate(j->generator, prompts, lengths, &spec, &result);
+    by_status status = j->model ? by_generate(j->generator, prompts, lengths, &spec, &result)
+                                : by_ngram_generate(j->ngram, prompts, lengths, j->width, &spec, &result);
     bool cancelled = status == BY_ERR_CANCELLED, begun = result.new_tokens > 0 || status == BY_OK;
     int code = CLI_OK;
     if (status != BY_OK && !cancelled) {
         if (begun && j->live)
-            end_line(j);
+            cli_end_line(j);
         cli_flush();
         code = cli_fail(status == BY_ERR_ARGUMENT && could_slide(j)
                             ? "--slide continues with the last half of a full context"
@@ -589,7 +395,7 @@ static int run_group(job *j)
     } else if (j->status != BY_OK) {
         code = cli_flush() ? cli_fail(NULL) : CLI_FAILED;
     } else {
-        code = print_results(j, &result);
+        code = cli_print_generated(j, &result);
     }
     j->prompt_tokens += result.prompt_tokens;
     j->decoded += result.new_tokens;
@@ -609,20 +415,32 @@ static int64_t random_seed(void)
     return (int64_t)(base_hash(&what, sizeof what, 0) & INT32_MAX); /* short enough to be typed again */
 }
 
-static int run_job(job *j, const cli_args *args)
+static int run_job(cli_generation *j, const cli_args *args)
 {
+    by_canvas canvas;
     const char *path = args->items[0];
     if (!cli_given(args, &j->o.seed))
         j->o.seed = random_seed();
-    if (read_prompts(j, args) != BY_OK || open_model(j, path) != BY_OK)
+    if (open_model(j, path) != BY_OK)
         return cli_fail(NULL);
+    cli_interrupt_install();
+    if (j->model && by_model_task(j->model) == BY_TASK_LM && by_model_canvas(j->model, &canvas))
+        return cli_run_pictures(j, args);
+    if (cli_given(args, &j->o.out) || j->o.complete.count)
+        return cli_usage_fail("--out and --complete are for models of pixels");
+    if (read_prompts(j, args) != BY_OK)
+        return cli_fail(NULL);
+    if (!j->model && cli_given_among(args, neural_names))
+        return cli_usage_fail("--%s is not for n-gram models", cli_given_among(args, neural_names)->name);
     if (!j->o.ids) {
-        j->tokenizer = cli_tokenizer(path);
+        j->tokenizer = open_tokenizer(j, path);
         if (!j->tokenizer)
             return cli_fail("--ids reads and prints token ids and needs no tokenizer");
-        if (match_tokenizer(j) != BY_OK)
+        if (j->model && match_tokenizer(j) != BY_OK)
             return cli_fail(NULL);
     }
+    if (j->model && cli_mix_open(&j->o.mix, j->tokenizer, &j->ngram, &j->mix) != BY_OK)
+        return cli_fail(NULL);
     if (j->o.ids && j->defaults.generate.stop_string_count && !(j->reader = cli_tokenizer(path)))
         return cli_fail(
             "stop_strings in the model's directory need a tokenizer; --no-generation-config ignores them");
@@ -632,18 +450,17 @@ static int run_job(job *j, const cli_args *args)
                             j->defaults.generate.sampling.word_count) != BY_OK ||
         open_generator(j) != BY_OK)
         return cli_fail(NULL);
-    cli_interrupt_install();
     int code = CLI_OK;
-    for (; j->first < texts_of(j) && code == CLI_OK; j->first += j->width)
+    for (; j->first < cli_texts_all(j) && code == CLI_OK; j->first += j->width)
         code = run_group(j);
     if (code == CLI_OK || code == CLI_INTERRUPTED)
-        report(j);
+        cli_report_generated(j);
     return code;
 }
 
 static int generate_run(int argc, char **argv)
 {
-    job j = {.started = base_seconds()};
+    cli_generation j = {.started = base_seconds()};
     cli_args args;
     int code;
     if (!cli_parse(&cli_generate, argc, argv, &j.o, &args, &code))
@@ -709,6 +526,11 @@ const cli_verb cli_generate = {
                 "banyan generate gpt2 -f prompts.txt --lines --json\n"
                 "# a long text: the model sees 4 first and the last tokens, 512 at most\n"
                 "banyan generate gpt2 -p \"Once\" -n 20000 --window 512 --ignore-eos\n"
+                "# interpolated with a 5-gram model of the same tokens\n"
+                "banyan generate gpt2 -p \"Once\" --ngram runs/gpt2-5gram --ngram-weight 0.3\n"
+                "# sixteen pictures of a model of pixels, and the lower halves of one\n"
+                "banyan generate runs/fashion --samples 16 -o grid.png\n"
+                "banyan generate runs/fashion --complete shoe.png --keep 0.5 --samples 4 -o halves.png\n"
                 "# why each token was chosen\n"
                 "banyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,

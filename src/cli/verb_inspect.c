@@ -4,11 +4,13 @@
 
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/lora.h"
+#include "cli/ngram_verbs.h"
 #include "cli/verbs.h"
 
 static const cli_option options[] = {
     {CLI_AT(inspect_options, params), .name = "params", .letter = 'p',
-     .help = "list every parameter, or every token of a tokenizer"},
+     .help = "list every parameter, every token of a tokenizer, or every word of an n-gram model"},
     {CLI_AT(inspect_options, graph), .name = "graph", .letter = 'g', .choices = "text|dot",
      .help = "print the compiled graph instead: one line per node, or Graphviz"},
     {CLI_AT(inspect_options, mode), .name = "mode", .letter = 'm', .choices = "forward|train|decode",
@@ -22,6 +24,7 @@ static const cli_option options[] = {
     CLI_WEIGHTS(inspect_options, weights),
     {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body",
      .help = "training leaves these as they are: they need no gradients and no optimiser state"},
+    CLI_LORA_ROW(inspect_options, lora),
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
      .help = "with a new head for this task, of two labels, as `finetune` would begin"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",
@@ -31,6 +34,8 @@ static const cli_option options[] = {
 
 static int show(const char *what, const inspect_options *o)
 {
+    if (cli_model_kind(what) == CLI_MODEL_NGRAM)
+        return cli_ngram_inspect(what, o->params, o->json);
     if (base_file_exists(what))
         return cli_inspect_file(what, o);
     char *dir = base_dir_exists(what) ? cli_model_dir(what) : NULL;
@@ -67,12 +72,15 @@ const cli_verb cli_inspect = {
         "shapes and "
         "sizes; the kind and vocabulary of a tokenizer.json, vocab.json, vocab.txt, merges.txt or "
         "spiece.model. A "
-        "directory whose model is not known here is shown file by file.",
+        "directory whose model is not known here is shown file by file. An n-gram model, also as an ARPA "
+        "file, is shown with its n-grams of each order.",
     .examples =
         "banyan inspect runs/shakespeare\n"
         "# will it fit?\nbanyan inspect gpt2:1558m --dtype bf16 --mode train --batch 4\n"
         "# what training only a new head takes\nbanyan inspect gpt2:124m --task classify --freeze body "
         "--mode train --seq 128\n"
+        "# an adapter on all linear layers, and over a body of 4 bits\n"
+        "banyan inspect gpt2:1558m --mode train --seq 256 --lora r=16,targets=all-linear --weights q4_0\n"
         "# a picture of the graph\nbanyan inspect gpt2:tiny --seq 16 --graph dot | dot -Tsvg > gpt2.svg\n"
         "banyan inspect model.safetensors --json\n"
         "banyan inspect pytorch_model.bin\n",

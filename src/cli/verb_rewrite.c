@@ -1,19 +1,23 @@
-/* verb_rewrite.c - banyan translate, banyan summarize: text to text with an encoder-decoder. The model's directory has
- * the settings that the options do not give. */
+/* verb_rewrite.c - banyan translate, banyan summarize, banyan caption: texts and pictures to text with an encoder-decoder. The
+ * model's directory has the settings that the options do not give. */
 #include <unistd.h>
 
 #include "banyan/rewrite.h"
 #include "base/json.h"
 #include "cli/common.h"
+#include "cli/ngram_verbs.h"
+#include "cli/pictures.h"
 #include "cli/read.h"
 #include "cli/strategy.h"
 #include "cli/verbs.h"
+#include "infer/picture_passes.h"
 
 enum { TOGETHER = 512 }; /* lines sorted by length and answered at once */
 
 typedef struct rewrite_options {
     cli_read_options read;
     cli_strategy strategy;
+    cli_mix_options mix;
     const char *prefix, *task, *from, *to;
     int max_new, max_source;
     double temp, top_p;
@@ -23,10 +27,10 @@ typedef struct rewrite_options {
     bool plain; /* without generation_config.json */
 } rewrite_options;
 
-/* What the two verbs do differently. */
+/* What the verbs do differently. */
 typedef struct kind {
     const cli_verb *verb;
-    bool summary;
+    bool summary, pictures;
 } kind;
 
 /* clang-format off */
@@ -45,12 +49,16 @@ typedef struct kind {
      .help = "put TEXT before every source (T5: \"translate English to German: \")"},                              \
     {CLI_AT(rewrite_options, task), .name = "task", .value = "NAME",                                               \
      .help = "use the settings under this name in config.json (task_specific_params)"},                            \
+    WRITING_ROWS("twice the source plus 32")
+
+#define WRITING_ROWS(most)                                                                                         \
     {CLI_AT(rewrite_options, plain), .name = "no-generation-config",                                               \
      .help = "ignore the generation settings in the model's directory"},                                           \
     {CLI_AT(rewrite_options, max_new), .name = "max-new-tokens", .letter = 'n', CLI_RANGE(0, 1e9), .preset = "0",  \
-     .help = "maximum new tokens; 0 takes the model's setting, else twice the source plus 32", .group = "Length"}, \
+     .help = "maximum new tokens; 0 takes the model's setting, else " most, .group = "Length"},                    \
     CLI_END_ROWS(rewrite_options),                                                                                 \
     CLI_BEAM_ROWS(rewrite_options, "5"),                                                                           \
+    CLI_MIX_ROWS(rewrite_options, "whose log-probabilities are added to the search"),                              \
     CLI_CONSTRAINT_ROWS(rewrite_options),                                                                          \
     {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",      \
      .help = "above 0, sample instead of searching; with --beams, sample within the search", .group = "Sampling"}, \
@@ -70,6 +78,13 @@ static const cli_option translate_rows[] = {
     MACHINE_ROWS,
 };
 static const cli_option summarize_rows[] = {ROWS("yes"), MACHINE_ROWS};
+static const cli_option caption_rows[] = {
+    {CLI_AT(rewrite_options, read.file), .name = "file", .letter = 'f', .value = "FILE", .group = "Pictures",
+     .help = "read the pictures of a dataset or list (default: paths on standard input)"},
+    {CLI_AT(rewrite_options, read.json), .name = "json", .help = "print one JSON object per picture"},
+    WRITING_ROWS("32"),
+    MACHINE_ROWS,
+};
 
 typedef struct job {
     rewrite_options o;
@@ -77,6 +92,8 @@ typedef struct job {
     by_device *device;
     by_model *model;
     by_tokenizer *tokenizer;
+    by_processor *processor; /* of pictures; otherwise NULL */
+    by_ngram *ngram;
     by_rewrite_defaults defaults;
     cli_constraints constraints;
     by_rewriter *rewriter;
@@ -172,10 +189,17 @@ static by_status open_job(job *j, const cli_args *args)
     char *dir = cli_model_dir(args->items[0]);
     cli_note_widening(dir, (by_dtype)read->dtype);
     j->device = dir ? cli_device(read->device, read->threads) : NULL;
-    j->model =
-        j->device ? by_model_open(j->device, dir, &(by_model_spec){.dtype = (by_dtype)read->dtype}) : NULL;
+    const by_model_spec opening = {.dtype = (by_dtype)read->dtype, .adapter_folder = read->adapter};
+    j->model = j->device ? by_model_open(j->device, dir, &opening) : NULL;
+    by_pictures p;
+    if (j->model && j->kind->pictures && (!by_model_pictures(j->model, &p) || !by_model_is_pair(j->model))) {
+        base_free(dir);
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not write about pictures", by_model_class(j->model));
+    }
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : base_error_status();
+    if (s == BY_OK && j->kind->pictures && !(j->processor = gen_processor_open(j->model, dir)))
+        s = base_error_status();
     base_free(dir);
     by_rewriter_spec spec = {.generate.cancelled = cli_poll,
                              .batch = read->batch,
@@ -185,6 +209,8 @@ static by_status open_job(job *j, const cli_args *args)
     if (s == BY_OK)
         s = make_spec(j, args, &spec.generate);
     if (s == BY_OK)
+        s = cli_mix_open(&j->o.mix, j->tokenizer, &j->ngram, &spec.generate.ngram);
+    if (s == BY_OK)
         j->rewriter = by_rewriter_new(j->model, j->tokenizer, &spec);
     return s == BY_OK && !j->rewriter ? base_error_status() : s;
 }
@@ -192,8 +218,10 @@ static by_status open_job(job *j, const cli_args *args)
 static void close_job(job *j)
 {
     by_rewriter_free(j->rewriter);
+    by_ngram_free(j->ngram);
     cli_constraints_close(&j->constraints);
     by_rewrite_defaults_free(&j->defaults);
+    by_processor_free(j->processor);
     by_tokenizer_free(j->tokenizer);
     by_model_free(j->model);
     by_device_free(j->device);
@@ -210,10 +238,11 @@ static void put_line(const char *text)
     putchar('\n');
 }
 
-static by_status put_json(const char *source, const by_rewriting *list, int count)
+/* what: "source" or "picture". */
+static by_status put_json(const char *what, const char *source, const by_rewriting *list, int count)
 {
     base_buf out = {0};
-    base_buf_puts(&out, "{\"source\":");
+    base_buf_printf(&out, "{\"%s\":", what);
     base_json_quote(&out, source);
     base_buf_puts(&out, ",\"text\":");
     base_json_quote_bytes(&out, list[0].text, list[0].size);
@@ -247,6 +276,25 @@ static void cut_text(const cli_list *stops, by_rewriting *r)
     }
 }
 
+/* Prints the texts of one source. A picture stands before its caption where there are several. */
+static by_status put_texts(job *j, const char *source, bool named, by_rewriting *own)
+{
+    const int returned = by_rewriter_returned(j->rewriter);
+    for (int k = 0; k < returned; k++)
+        cut_text(&j->o.strategy.stop, &own[k]);
+    j->cut += own->cut;
+    if (j->o.read.json)
+        return put_json(j->kind->pictures ? "picture" : "source", source, own, returned);
+    for (int k = 0; k < returned; k++) {
+        if (named)
+            printf("%s\t", source);
+        if (returned > 1)
+            printf("%.4f\t", (double)own[k].score);
+        put_line(own[k].text);
+    }
+    return BY_OK;
+}
+
 static by_status rewrite(job *j, const cli_texts *t)
 {
     const int returned = by_rewriter_returned(j->rewriter);
@@ -255,23 +303,53 @@ static by_status rewrite(job *j, const cli_texts *t)
     BY_TRY(by_rewriter_run(j->rewriter, (const char *const *)t->texts, t->count, &list));
     j->seconds += base_seconds() - begin;
     j->texts += t->count;
-    for (int i = 0; i < t->count * returned; i++)
-        cut_text(&j->o.strategy.stop, &list[i]);
     by_status s = BY_OK;
-    for (int i = 0; i < t->count && s == BY_OK; i++) {
-        const by_rewriting *own = list + (size_t)i * (size_t)returned;
-        j->cut += own->cut;
-        if (j->o.read.json)
-            s = put_json(t->texts[i], own, returned);
-        else if (returned == 1)
-            put_line(own->text);
-        else
-            for (int k = 0; k < returned; k++) {
-                printf("%.4f\t", (double)own[k].score);
-                put_line(own[k].text);
-            }
-    }
+    for (int i = 0; i < t->count && s == BY_OK; i++)
+        s = put_texts(j, t->texts[i], false, list + (size_t)i * (size_t)returned);
     by_rewritings_free(list, t->count * returned);
+    return s;
+}
+
+static by_status rewrite_lines(job *j, cli_texts *texts)
+{
+    by_status s = BY_OK;
+    if (texts->n_arguments == 0 && !texts->path && isatty(STDIN_FILENO))
+        cli_note("type a text and press Enter; Ctrl-D ends");
+    while (s == BY_OK && (s = cli_texts_next(texts)) == BY_OK && texts->count > 0 && cli_flush())
+        s = rewrite(j, texts);
+    return s;
+}
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+static by_status caption(job *j, const by_picture_set *set)
+{
+    const int returned = by_rewriter_returned(j->rewriter);
+    const int64_t all = by_picture_set_count(set);
+    by_status s = BY_OK;
+    for (int64_t first = 0; first < all && s == BY_OK && cli_flush() && !cli_interrupted(); first += TOGETHER) {
+        const int count = (int)BY_MIN(all - first, (int64_t)TOGETHER);
+        by_rewriting *list;
+        const double begin = base_seconds();
+        BY_TRY(by_rewriter_caption(j->rewriter, j->processor, set, first, count, &list));
+        j->seconds += base_seconds() - begin;
+        j->texts += count;
+        for (int i = 0; i < count && s == BY_OK; i++) {
+            char name[4096];
+            by_picture_set_name(set, first + i, name, sizeof name);
+            s = put_texts(j, name, all > 1, list + (size_t)i * (size_t)returned);
+        }
+        by_rewritings_free(list, count * returned);
+    }
+    return s;
+}
+
+static by_status caption_all(job *j, const cli_texts *names)
+{
+    by_picture_set *set = cli_pictures_open(names->arguments, names->n_arguments, names->path,
+                                            by_processor_channels(j->processor));
+    by_status s = set ? caption(j, set) : base_error_status();
+    by_picture_set_free(set);
     return s;
 }
 
@@ -288,11 +366,9 @@ static int run_kind(const kind *k, int argc, char **argv)
                        .path = j.o.read.file,
                        .most = BY_MAX(TOGETHER, j.o.read.batch)};
     by_status s = open_job(&j, &args);
-    if (s == BY_OK && texts.n_arguments == 0 && !texts.path && isatty(STDIN_FILENO))
-        cli_note("type a text and press Enter; Ctrl-D ends");
-    while (s == BY_OK && (s = cli_texts_next(&texts)) == BY_OK && texts.count > 0 && cli_flush())
-        s = rewrite(&j, &texts);
-    if (s != BY_OK && j.model && !j.tokenizer)
+    if (s == BY_OK)
+        s = k->pictures ? caption_all(&j, &texts) : rewrite_lines(&j, &texts);
+    if (s != BY_OK && j.model && !j.tokenizer && !k->pictures)
         code = cli_fail(
             "a model without a tokenizer takes token ids: banyan generate %s --ids --beams 5 -p \"5 6 2\"",
             args.items[0]);
@@ -302,15 +378,16 @@ static int run_kind(const kind *k, int argc, char **argv)
         cli_note("%lld text%s cut to the first %d tokens (--max-source)", (long long)j.cut,
                  j.cut == 1 ? " was" : "s were", by_rewriter_most(j.rewriter));
     if (j.o.time && s == BY_OK)
-        cli_note("%lld texts in %.3f s, %.1f per second", (long long)j.texts, j.seconds,
-                 (double)j.texts / j.seconds);
+        cli_note("%lld %s in %.3f s, %.1f per second", (long long)j.texts, k->pictures ? "pictures" : "texts",
+                 j.seconds, (double)j.texts / j.seconds);
     cli_texts_free(&texts);
     close_job(&j);
     cli_args_free(&args);
     return code;
 }
 
-static const kind translation = {.verb = &cli_translate}, summary = {.verb = &cli_summarize, .summary = true};
+static const kind translation = {.verb = &cli_translate}, summary = {.verb = &cli_summarize, .summary = true},
+                  captions = {.verb = &cli_caption, .pictures = true};
 
 static int run_translate(int argc, char **argv)
 {
@@ -320,6 +397,11 @@ static int run_translate(int argc, char **argv)
 static int run_summarize(int argc, char **argv)
 {
     return run_kind(&summary, argc, argv);
+}
+
+static int run_caption(int argc, char **argv)
+{
+    return run_kind(&captions, argc, argv);
 }
 
 const cli_verb cli_translate = {
@@ -334,9 +416,14 @@ const cli_verb cli_translate = {
                    "\n"
                    "For multilingual models, --from and --to select a task in config.json "
                    "(translation_en_to_de) or put Marian's >>de<< before the text.",
-    .examples = "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
-                "banyan translate runs/multi30k < test.en > test.de\n"
-                "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n",
+    .examples =
+        "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
+        "banyan translate runs/multi30k < test.en > test.de\n"
+        "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n"
+        "# with a language model of the target in the search (shallow fusion)\n"
+        "banyan train --model ngram --order 4 --tokenizer runs/multi30k --lines --data train.de --out "
+        "runs/de\n"
+        "banyan translate runs/multi30k --ngram runs/de --ngram-weight 0.1 < test.en\n",
     .options = translate_rows,
     .option_count = BY_COUNT(translate_rows),
     .run = run_translate,
@@ -356,4 +443,22 @@ const cli_verb cli_summarize = {
     .options = summarize_rows,
     .option_count = BY_COUNT(summarize_rows),
     .run = run_summarize,
+};
+
+const cli_verb cli_caption = {
+    .name = "caption",
+    .summary = "describe pictures with an encoder-decoder",
+    .args = "MODEL [PICTURE...]",
+    .description =
+        "Prints a sentence for each PICTURE: a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that "
+        "finetune reads. With more than one picture, its name and a tab stand before the sentence. Pictures are "
+        "prepared as preprocessor_config.json says.\n"
+        "\n"
+        "Beams, penalties and lengths come from the options, then from the model's generation_config.json (or "
+        "config.json if there is none). The default is 5 beams.",
+    .examples = "banyan caption vit-gpt2-image-captioning photo.jpg\n"
+                "banyan caption runs/captions photos/ --beams 3 --json > captions.jsonl\n",
+    .options = caption_rows,
+    .option_count = BY_COUNT(caption_rows),
+    .run = run_caption,
 };

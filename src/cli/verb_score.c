@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #include "banyan/score.h"
+#include "base/file.h"
 #include "base/input.h"
+#include "cli/common.h"
+#include "cli/ngram_verbs.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
@@ -13,7 +16,7 @@ typedef struct score_options {
     const char *metric, *line_break;
     unsigned words, smooth;
     double smooth_value;
-    bool lowercase, stem, sentence, json;
+    bool lowercase, stem, sentence, each_word, json;
     int width;
 } score_options;
 
@@ -32,6 +35,8 @@ static const cli_option options[] = {
      .help = "ROUGE: separator between the sentences of a line, such as \"<n>\""},
     {CLI_AT(score_options, sentence), .name = "sentence", .letter = 's',
      .help = "print scores of each line instead of the whole file", .group = "Output"},
+    {CLI_AT(score_options, each_word), .name = "words",
+     .help = "n-gram models: also print every word with its id, the length of the n-gram found and log10 p"},
     {CLI_AT(score_options, json), .name = "json", .help = "print JSON objects, with all digits"},
     {CLI_AT(score_options, width), .name = "width", .letter = 'w', CLI_RANGE(0, 15), .preset = "2",
      .help = "decimals of scores"},
@@ -327,6 +332,34 @@ static void close_job(job *j)
     by_rouge_free(j->rouge);
 }
 
+/* Lines of text under an n-gram model. */
+static int score_ngram(const score_options *o, const cli_args *args)
+{
+    static const char *const names[] = {"words", "sentence", "json", "width", NULL};
+    const cli_option *other = cli_given_beyond(args, names, NULL);
+    if (other)
+        return cli_usage_fail("--%s is not for n-gram models", other->name);
+    return cli_ngram_scores(&(cli_ngram_score){.path = args->items[0],
+                                               .files = args->items + 1,
+                                               .count = args->count - 1,
+                                               .words = o->each_word,
+                                               .json = o->json,
+                                               .width = cli_given(args, &o->width) ? o->width : 6});
+}
+
+/* A usage error, or CLI_OK. */
+static int check_usage(const score_options *o, const cli_args *args)
+{
+    if (base_dir_exists(args->items[0]))
+        return cli_usage_fail(
+            "%s is a directory, but not an n-gram model: give files of texts, or `banyan eval` "
+            "for a neural model",
+            args->items[0]);
+    if (args->count < 2)
+        return cli_usage_fail("missing REFERENCES (see banyan score --help)");
+    return o->each_word ? cli_usage_fail("--words is for n-gram models") : CLI_OK;
+}
+
 static int run(int argc, char **argv)
 {
     job j = {0};
@@ -334,6 +367,12 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_score, argc, argv, &j.o, &args, &code))
         return code;
+    const bool ngram = cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM;
+    if (ngram || (code = check_usage(&j.o, &args)) != CLI_OK) {
+        code = ngram ? score_ngram(&j.o, &args) : code;
+        cli_args_free(&args);
+        return code;
+    }
     cli_interrupt_install();
     bool more = true, written = true;
     by_status s = prepare(&j, &args);
@@ -352,16 +391,22 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_score = {
     .name = "score",
-    .summary = "compute BLEU, chrF and ROUGE against references",
-    .args = "HYPOTHESES REFERENCES...",
+    .summary = "compute BLEU, chrF and ROUGE against references, or log-probabilities of lines",
+    .usage = "[options] HYPOTHESES REFERENCES... | NGRAM-MODEL [FILE...]",
+    .args = "HYPOTHESES [REFERENCES...]",
     .description =
         "All files hold one text per line and have the same number of lines; - is standard input. "
         "Each REFERENCES file adds a reference for every text. Scores equal those of sacreBLEU and "
         "rouge_score to the last digit. ROUGE is printed in per cent: F1, precision and recall, "
-        "averaged over lines.",
+        "averaged over lines.\n"
+        "\n"
+        "If the first argument is an n-gram model (a directory, a binary or an ARPA file), the lines of the "
+        "files or of standard input are scored by it: the total of log10 p for each line, as KenLM's query "
+        "prints it, and with --words every word.",
     .examples = "banyan score output.de test.de\n"
                 "banyan score --metric bleu,chrf,chrf++ --json output.de test.de test.2.de\n"
-                "banyan score --metric rouge --stem --line-break \"<n>\" summaries.txt highlights.txt\n",
+                "banyan score --metric rouge --stem --line-break \"<n>\" summaries.txt highlights.txt\n"
+                "banyan score --words lm.arpa.gz sentences.txt\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

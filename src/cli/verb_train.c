@@ -8,6 +8,9 @@
 #include "cli/common.h"
 #include "cli/config_file.h"
 #include "cli/learning.h"
+#include "cli/picture_options.h"
+#include "cli/pixel_options.h"
+#include "cli/ngram_verbs.h"
 #include "cli/run_screen.h"
 #include "cli/show_batch.h"
 #include "cli/show.h"
@@ -16,6 +19,10 @@
 typedef struct train_options {
     by_run_spec run;
     cli_learning l;
+    cli_ngram_options ngram;
+    cli_pictures p;
+    cli_pixels pixels;
+    int64_t memory; /* positions, or bytes of an n-gram model */
     cli_list data, eval_data, prefixes;
     const char *languages;
     int masking, show;
@@ -24,18 +31,21 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, run.recipe), .name = "recipe", .value = "NAME",
-     .help = "use a published set-up; other options override it: multi30k, transformer-base, "
-             "transformer-big, shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, roberta-base, "
-             "t5-base",
+     .help =
+         "use a published set-up; other options override it: multi30k, multi30k-gru, "
+         "transformer-base, transformer-big, shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, "
+         "roberta-base, t5-base",
      .group = "Recipe"},
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
-             "sparse-transformer, transfo-xl, xlnet, reformer",
+             "sparse-transformer, transfo-xl, xlnet, reformer, imagegpt, image-transformer, vit, deit, clip, rnn, lstm, "
+             "gru, rnn-seq2seq, ngram",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
-             "wt103-base, wt103; reformer: duplication; encoders: small, base, large"},
+             "wt103-base, wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: cifar10, cifar10-dmol; encoders: small, "
+             "base, large; rnn, lstm, gru: small, medium, large; rnn-seq2seq: small, base"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
@@ -44,13 +54,14 @@ static const cli_option options[] = {
      .help = "attention heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
-    {CLI_AT(train_options, run.shape.memory), .name = "memory", CLI_MIN(1), .suffix = true,
-     .help = "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's)"},
+    {CLI_AT(train_options, memory), .name = "memory", CLI_MIN(1), .suffix = true, .bytes = true,
+     .help =
+         "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's); ngram: bytes "
+         "for counts, as in 2G (default: 1Gi)"},
     {CLI_AT(train_options, run.shape.attention), .name = "attention",
-     .choices = "strided|fixed|additive|none|dot|general|concat",
-     .help = "sparse-transformer: attention pattern, strided or fixed; rnn-seq2seq: score of the decoder's "
-             "attention, or none "
-             "(default: strided, additive)"},
+     .choices = "strided|fixed|1d|2d|additive|none|dot|general|concat",
+     .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are lines or "
+             "rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, 1d, additive)"},
     {CLI_AT(train_options, run.shape.cell), .name = "cell", .choices = "gru|lstm|rnn",
      .help = "rnn-seq2seq: cell of the recurrent layers (default: gru)"},
     {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
@@ -78,19 +89,27 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
      .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
              "as in 2017"},
+    {CLI_AT(train_options, run.shape.patch), .name = "patch", CLI_RANGE(1, 4096),
+     .help = "vit: side of a patch in pixels (default: 16 for 224 pixels, 4 for 28 and 32)"},
+    {CLI_AT(train_options, run.shape.channels), .name = "channels", CLI_RANGE(1, 3),
+     .help = "vit: channels of the pictures, 1 or 3 (default: those of the data)"},
     {CLI_AT(train_options, run.init_from), .name = "init-from", .value = "DIR",
      .help = "start from the weights of this model or run"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
-             "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json",
+     .help =
+         "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
+         "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json. "
+         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip: a list of files "
+         "and captions",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
      .help = "without --eval-data, hold out this share at the end of the data"},
     {CLI_AT(train_options, run.tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
-     .help = "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N trained on the "
-             "data (default: char, or the model's own with --init-from)"},
+     .help = "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N, word:N trained on "
+             "the data (default: char, or the model's own with --init-from; ngram: words between white "
+             "space)"},
     {CLI_AT(train_options, run.target_tokenizer), .name = "target-tokenizer", .value = "DIR|bpe:N",
      .help = "translate: separate tokenizer for the target (transformer, marian)"},
 
@@ -132,6 +151,8 @@ static const cli_option options[] = {
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
      .help = "print N rows as the model would get them, with masked tokens marked, and train nothing"},
 
+    CLI_NGRAM_ROWS(train_options),
+
     {CLI_AT(train_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .preset = "12", .help = "sequences per step", .group = "Steps"},
     {CLI_AT(train_options, run.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "2048",
@@ -148,6 +169,9 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
      .help = "share of each target spread over all tokens (default: 0; translate: 0.1); held-out loss is "
              "without it"},
+    {CLI_AT(train_options, run.scheduled_sampling), .name = "scheduled-sampling", CLI_RANGE(0, 1),
+     .help = "encoder-decoders: share of target tokens that the decoder reads as it predicts them itself, "
+             "growing from 0 to this at the last step (default: 0)"},
 
     {CLI_AT(train_options, run.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser; t5 uses adafactor unless given", .group = "Optimiser"},
@@ -167,6 +191,14 @@ static const cli_option options[] = {
      .help = "SGD: momentum"},
     CLI_CLIP_ROW(train_options, run),
 
+    CLI_PICTURE_DATA_ROWS(train_options, run.images.data),
+    {CLI_AT(train_options, run.images.data.file), .name = "file-column", .value = "NAME",
+     .help = "column of the file in a list (default: file_name, file, image, path, ...)"},
+    {CLI_AT(train_options, run.images.data.label), .name = "label-column", .value = "NAME",
+     .help = "column of the class in a list (default: label, class, ...)"},
+    CLI_PICTURE_TRAIN_ROWS(train_options, run.images, p),
+    CLI_PIXEL_TRAIN_ROWS(train_options, run, pixels),
+
     CLI_RUN_ROWS(train_options, run, "run folder; the same command continues a run in it",
                  "ten times in all"),
     {CLI_AT(train_options, run.eval_batches), .name = "eval-batches", CLI_MIN(0),
@@ -185,12 +217,13 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(train_options),
 };
 
-/* What the user did not give is as the library has it. */
-static void fill_spec(train_options *o, const cli_args *args, cli_run_screen *screen)
+/* What the user did not give is as the library has it. False: an option makes no sense, which has been said. */
+static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_run_spec *r = &o->run;
     const by_run_spec usual = by_run_defaults(r->family, r->objective.name, r->init_from);
     cli_options_default(args, r, &usual, sizeof *r);
+    r->shape.memory = (int)BY_MIN(o->memory, INT32_MAX);
     if (!cli_given(args, &r->objective.mask_copies))
         r->objective.mask_copies = o->masking == 1 ? 1 : o->masking == 2 ? -1 : 0;
     r->dtype = o->l.bf16 ? BY_BF16 : r->dtype;
@@ -200,10 +233,13 @@ static void fill_spec(train_options *o, const cli_args *args, cli_run_screen *sc
     r->objective.prefixes = o->prefixes.items;
     r->objective.prefix_count = o->prefixes.count;
     r->no_peak = o->l.quiet;
+    if (!cli_pictures_read(&o->p, &r->images) || !cli_pixels_read(&o->pixels, &r->shape))
+        return false;
     r->report = cli_run_report;
     r->cancelled = cli_poll;
     r->trace = o->trace ? cli_trace_line : NULL;
     r->user = screen;
+    return true;
 }
 
 static int print_result(const train_options *o, const by_run_result *r)
@@ -224,13 +260,21 @@ static int print_result(const train_options *o, const by_run_result *r)
             cJSON_AddNumberToObject(j, "averaged", r->averaged);
         if (isfinite(r->averaged_eval_loss))
             cJSON_AddNumberToObject(j, "averaged_eval_loss", r->averaged_eval_loss);
+        for (int i = 0; i < r->n_metrics; i++)
+            cli_json_number(j, r->metrics[i].name, r->metrics[i].value);
+        if (isfinite(r->data_wait))
+            cJSON_AddNumberToObject(j, "data_wait", r->data_wait);
         cJSON_AddNumberToObject(j, "seconds", r->seconds);
         cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
         cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
         return cli_print_json(j);
     }
     if (!o->l.quiet)
-        cli_show_curve(o->run.out, "nats per token", o->l.curve);
+        cli_show_curve(o->run.out,
+                       isfinite(r->data_wait) ? "nats per picture"
+                       : r->loss_unit         ? r->loss_unit
+                                              : "nats per token",
+                       o->l.curve);
     if (r->resumed_from == r->steps && !isfinite(r->loss))
         cli_note_finished(o->run.out, r->steps);
     printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);
@@ -238,12 +282,17 @@ static int print_result(const train_options *o, const by_run_result *r)
         printf(", loss %.4f", r->loss);
     if (isfinite(r->best_eval_loss))
         printf(", best held-out loss %.4f at step %lld", r->best_eval_loss, (long long)r->best_step);
+    for (int i = 0; i < r->n_metrics && !isfinite(r->data_wait); i++)
+        printf(", %s %.4f", r->metrics[i].name, r->metrics[i].value);
     if (isfinite(r->next_accuracy))
         printf(", NSP/SOP accuracy %.1f%%", 100 * r->next_accuracy);
     if (isfinite(r->averaged_eval_loss))
         printf(", for the mean of %d checkpoints %.4f", r->averaged, r->averaged_eval_loss);
-    printf("%s\nmodel: %s/%s   curve: %s/loss.svg\n", r->stopped_early ? " (stopped early)" : "", o->run.out,
-           isfinite(r->best_eval_loss) ? "best" : "last", o->run.out);
+    printf("%s\n", r->stopped_early ? " (stopped early)" : "");
+    if (isfinite(r->data_wait))
+        cli_picture_summary(r->metrics, r->n_metrics, NAN, r->data_wait);
+    printf("model: %s/%s   curve: %s/loss.svg\n", o->run.out, isfinite(r->best_eval_loss) ? "best" : "last",
+           o->run.out);
     return CLI_OK;
 }
 
@@ -278,6 +327,44 @@ static by_status split_list(cli_list *out, const char *const *items, int count)
 static void free_list(cli_list *l)
 {
     base_paths_free((char **)l->items, l->count);
+}
+
+/* Options that count for n-gram models, and those that count for no others. */
+static const char *const ngram_own[] = {"order",
+                                        "smoothing",
+                                        "add-k",
+                                        "prune",
+                                        "discount-fallback",
+                                        "arpa",
+                                        "lines",
+                                        "skip-symbols",
+                                        "temporary",
+                                        "fallback-discounts",
+                                        "interpolate-unigrams",
+                                        NULL};
+static const char *const ngram_shared[] = {"model", "data",    "eval-data", "tokenizer", "memory",
+                                           "out",   "resume",  "config",    "json",      "overwrite",
+                                           "quiet", "threads", NULL};
+
+static int start_ngram(const train_options *o, const cli_args *args)
+{
+    const cli_option *other = cli_given_beyond(args, ngram_shared, ngram_own);
+    if (other)
+        return cli_usage_fail("--%s is not for n-gram models", other->name);
+    return cli_ngram_train(&(cli_ngram_run){.options = &o->ngram,
+                                            .data = o->run.data,
+                                            .data_count = o->run.data_count,
+                                            .eval_data = o->run.eval_data,
+                                            .eval_count = o->run.eval_count,
+                                            .tokenizer = o->run.tokenizer,
+                                            .out = o->run.out,
+                                            .memory = o->memory,
+                                            .threads = o->l.threads,
+                                            .overwrite = o->run.overwrite,
+                                            .json = o->l.json,
+                                            .quiet = o->l.quiet,
+                                            .command = o->run.command,
+                                            .given = o->run.options});
 }
 
 static int start(const train_options *o, cli_run_screen *screen)
@@ -321,8 +408,9 @@ static int train(train_options *o, const cli_args *args)
         split_list(&eval_data, o->eval_data.items, o->eval_data.count) != BY_OK ||
         split_list(&languages, &o->languages, o->languages != NULL) != BY_OK) {
         code = cli_fail(NULL);
+    } else if (!fill_spec(o, args, &screen)) {
+        code = CLI_USAGE;
     } else {
-        fill_spec(o, args, &screen);
         o->run.init_from = from;
         o->run.data = data.items;
         o->run.data_count = data.count;
@@ -331,7 +419,7 @@ static int train(train_options *o, const cli_args *args)
         o->run.eval_fraction = eval_data.count ? 0 : o->run.eval_fraction;
         o->run.objective.languages = languages.items;
         o->run.objective.language_count = languages.count;
-        code = start(o, &screen);
+        code = by_ngram_is_family(o->run.family) ? start_ngram(o, args) : start(o, &screen);
     }
     free_list(&data);
     free_list(&eval_data);
@@ -361,6 +449,9 @@ static int run(int argc, char **argv)
         code = cli_usage_fail("%s", !o.data.count
                                         ? "no data: give --data FILE, or --resume DIR to continue a run"
                                         : "no run folder: give --out DIR");
+    else if (!by_ngram_is_family(o.run.family) && cli_given_among(&args, ngram_own))
+        code = cli_usage_fail("--%s is for n-gram models (--model ngram)",
+                              cli_given_among(&args, ngram_own)->name);
     else
         code = train(&o, &args);
     base_free(recipe);
@@ -375,31 +466,47 @@ const cli_verb cli_train = {
     .name = "train",
     .group = "Training",
     .summary = "train a model from scratch, or continue a run",
-    .description = "Trains a model on text with the objective of its family and writes a run folder: "
-                   "checkpoints (HuggingFace directories; last and best link to them), metrics.jsonl, "
-                   "TensorBoard events, loss.svg and run.json.\n"
-                   "\n"
-                   "The same command continues a stopped run bit for bit, after Ctrl-C, a crash or a power "
-                   "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
-                   "run removes and replaces only files that it wrote (owned.json lists them).",
-    .examples = "# a character model of Shakespeare\n"
-                "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
-                "# continue it for longer\n"
-                "banyan train --resume runs/shakespeare --max-steps 4000\n"
-                "# GPT-2 124M on token shards, in bfloat16\n"
-                "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
-                "# BERT: masked words and next sentences; look at the examples first\n"
-                "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
-                "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
-                "# English to German, with a shared vocabulary\n"
-                "banyan train --model transformer --data train.en train.de --eval-data val.en val.de "
-                "--tokenizer bpe:8000 --out runs/en-de\n"
-                "# a published set-up with one change\n"
-                "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out "
-                "runs/char\n"
-                "# XLM on sentences and their translations\n"
-                "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
-                "--parallel --seq 64 --out runs/xlm\n",
+    .description =
+        "Trains a model on text with the objective of its family and writes a run folder: "
+        "checkpoints (HuggingFace directories; last and best link to them), metrics.jsonl, "
+        "TensorBoard events, loss.svg and run.json.\n"
+        "\n"
+        "The same command continues a stopped run bit for bit, after Ctrl-C, a crash or a power "
+        "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
+        "run removes and replaces only files that it wrote (owned.json lists them).\n"
+        "\n"
+        "--model ngram counts instead and estimates an n-gram model of words or tokens, with the "
+        "estimates of KenLM's lmplz. Counts that do not fit in --memory go to sorted runs in files "
+        "without a name, which vanish with the process. A run that was stopped starts again; the "
+        "model appears when it is complete.",
+    .examples =
+        "# a character model of Shakespeare\n"
+        "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
+        "# continue it for longer\n"
+        "banyan train --resume runs/shakespeare --max-steps 4000\n"
+        "# GPT-2 124M on token shards, in bfloat16\n"
+        "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
+        "# BERT: masked words and next sentences; look at the examples first\n"
+        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
+        "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
+        "# English to German, with a shared vocabulary\n"
+        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de "
+        "--tokenizer bpe:8000 --out runs/en-de\n"
+        "# a published set-up with one change\n"
+        "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out "
+        "runs/char\n"
+        "# a 5-gram model of words, and one of characters\n"
+        "banyan train --model ngram --order 5 --data corpus.txt --out runs/ng --arpa ng.arpa.gz\n"
+        "banyan train --model ngram --order 8 --tokenizer char --data corpus.txt --out runs/chars\n"
+        "# a Vision Transformer from scratch on the gzipped files of Fashion-MNIST\n"
+        "banyan train --model vit --preset grey28 --data train-images-idx3-ubyte.gz --flip 0.5 --epochs 20 "
+        "--out runs/fashion\n"
+        "# models of pixels of the same pictures\n"
+        "banyan train --model imagegpt --data train-images-idx3-ubyte.gz --colours 32 --out runs/igpt\n"
+        "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out runs/it\n"
+        "# XLM on sentences and their translations\n"
+        "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
+        "--parallel --seq 64 --out runs/xlm\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

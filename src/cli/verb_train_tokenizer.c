@@ -20,7 +20,7 @@ static const cli_option options[] = {
      .help = "copy the whole pipeline of that model: normaliser, splitter, kind, special tokens",
      .group = "Vocabulary"},
     {CLI_AT(train_tokenizer_options, kind), .name = "kind", .letter = 'k',
-     .choices = "auto|bpe|wordpiece|unigram", .preset = "auto",
+     .choices = "auto|bpe|wordpiece|unigram|word", .preset = "auto",
      .help = "algorithm, if --like is not given; auto is bpe"},
     {CLI_AT(train_tokenizer_options, size), .name = "vocab-size", .letter = 'v', CLI_RANGE(1, 8388608),
      .suffix = true, .preset = "30000", .help = "size of the vocabulary, special tokens included"},
@@ -38,7 +38,9 @@ static const cli_option options[] = {
      .help = "bpe: suffix of tokens that end a word"},
 
     {CLI_AT(train_tokenizer_options, min_frequency), .name = "min-frequency", CLI_MIN(1), .suffix = true,
-     .preset = "2", .help = "bpe, wordpiece: do not merge rarer pairs", .group = "Limits"},
+     .help =
+         "bpe, wordpiece: do not merge rarer pairs (default: 2); word: leave out rarer words (default: 1)",
+     .group = "Limits"},
     {CLI_AT(train_tokenizer_options, limit), .name = "limit-alphabet", CLI_MIN(1),
      .help = "keep only the N most frequent characters"},
     {CLI_AT(train_tokenizer_options, initial), .name = "initial-alphabet", .value = "CHARS",
@@ -233,24 +235,26 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_train_tokenizer = {
     .name = "train-tokenizer",
-    .summary = "train a BPE, WordPiece or Unigram tokenizer from text",
+    .summary = "train a BPE, WordPiece, Unigram or word-level tokenizer from text",
     .args = "FILE...",
-    .description = "Reads text files line by line and writes a tokenizer that banyan and the HuggingFace "
-                   "libraries load with the same ids. Memory grows with the number of distinct words, not "
-                   "with the size of the text.\n"
-                   "\n"
-                   "--like selects a whole pipeline:\n"
-                   "  gpt2        bytes, BPE, <|endoftext|>\n"
-                   "  roberta     bytes, BPE, <s> <pad> </s> <unk> <mask>\n"
-                   "  gpt         lower case, BPE with </w> at word ends\n"
-                   "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
-                   "  bert-cased  the same with case and accents\n"
-                   "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> after "
-                   "the vocabulary\n"
-                   "\n"
-                   "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), "
-                   "with the given mark at word ends or inside words, or else with a visible space before "
-                   "words. BPE produces the merges of the reference trainer, in its order.",
+    .description =
+        "Reads text files line by line and writes a tokenizer that banyan and the HuggingFace "
+        "libraries load with the same ids. Memory grows with the number of distinct words, not "
+        "with the size of the text.\n"
+        "\n"
+        "--like selects a whole pipeline:\n"
+        "  gpt2        bytes, BPE, <|endoftext|>\n"
+        "  roberta     bytes, BPE, <s> <pad> </s> <unk> <mask>\n"
+        "  gpt         lower case, BPE with </w> at word ends\n"
+        "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
+        "  bert-cased  the same with case and accents\n"
+        "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> after "
+        "the vocabulary\n"
+        "\n"
+        "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), "
+        "with the given mark at word ends or inside words, or else with a visible space before "
+        "words. BPE produces the merges of the reference trainer, in its order. word keeps the most frequent "
+        "words, as spaces separate them, and the end of a line as one; all others are unknown.",
     .examples = "banyan train-tokenizer --like gpt2 --vocab-size 32000 corpus/*.txt --out my-tokenizer\n"
                 "banyan train-tokenizer --kind unigram --vocab-size 8000 --special '<s>,</s>' text.txt --out "
                 "unigram.json\n"

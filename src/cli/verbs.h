@@ -28,6 +28,7 @@ struct cli_verb {
     X(cli_generate)        \
     X(cli_translate)       \
     X(cli_summarize)       \
+    X(cli_caption)         \
     X(cli_fill)            \
     X(cli_classify)        \
     X(cli_tag)             \

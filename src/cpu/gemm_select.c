@@ -357,11 +357,11 @@ static by_status plan_node(by_device *d, gr_node *n, const cpu_gemm_desc *desc)
     return n->plan ? BY_OK : base_error_status();
 }
 
-/* A weight that is not trained is worth packing. */
+/* A weight that is not trained is worth packing, but not under an adapter that is: a copy of the body is what adapters avoid. */
 by_status cpu_plan_linear(by_device *d, gr_node *n)
 {
     cpu_gemm_desc desc = linear_desc(n);
-    desc.fixed = n->in[1]->place == GR_PLACE_PARAM && !n->graph->params->training;
+    desc.fixed = n->in[1]->place == GR_PLACE_PARAM && !n->in[1]->params->training && !n->graph->training;
     return plan_node(d, n, &desc);
 }
 

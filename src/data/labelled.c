@@ -11,20 +11,48 @@
 
 #define FILE_LIMIT ((size_t)4 << 30)
 
-const char *const data_text_names[] = {"text",      "sentence", "sentence1", "question",
-                                       "question1", "premise",  NULL};
 const char *const data_pair_names[] = {"pair", "sentence2", "question2", "hypothesis", "context", NULL};
-const char *const data_label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
 
-const char *const data_source_names[] = {"source",   "src",  "input",    "document", "article",
-                                         "dialogue", "text", "sentence", "question", NULL};
-const char *const data_target_names[] = {"target",     "tgt",   "output", "summary",
-                                         "highlights", "label", "answer", NULL};
+static const char *const text_names[] = {"text",      "sentence", "sentence1", "question",
+                                         "question1", "premise",  NULL};
+static const char *const label_names[] = {"label", "labels", "score", "gold_label", "class", NULL};
+static const char *const source_names[] = {"source",   "src",  "input",    "document", "article",
+                                           "dialogue", "text", "sentence", "question", NULL};
+static const char *const target_names[] = {"target",     "tgt",   "output", "summary",
+                                           "highlights", "label", "answer", NULL};
+static const char *const file_names[] = {"file_name", "file", "filename", "image", "picture", "path", NULL};
+static const char *const caption_names[] = {"caption", "text", "sentence", "description", NULL};
+
+static const data_columns one_text = {text_names, label_names, "text", "label", "--text", "--label", false};
+static const data_columns two_texts = {source_names,
+                                       target_names,
+                                       "source",
+                                       "target",
+                                       "--source-column (finetune: --text)",
+                                       "--target-column (finetune: --label)",
+                                       true};
+static const data_columns file_and_label = {file_names, label_names, "file", "label",
+                                            "--text",   "--label",   true};
+static const data_columns file_and_caption = {file_names, caption_names, "file", "caption",
+                                              "--text",   "--label",     true};
+
+const data_columns *data_columns_of(by_example_kind kind)
+{
+    return kind == BY_EXAMPLE_SEQ2SEQ                                      ? &two_texts
+           : kind == BY_EXAMPLE_CAPTION                                    ? &file_and_caption
+           : kind == BY_EXAMPLE_IMAGE_CLASSIFY || kind == BY_EXAMPLE_IMAGE ? &file_and_label
+                                                                           : &one_text;
+}
+
+bool data_kind_is_picture(by_example_kind kind)
+{
+    return kind == BY_EXAMPLE_IMAGE_CLASSIFY || kind == BY_EXAMPLE_CAPTION || kind == BY_EXAMPLE_IMAGE;
+}
 
 bool by_example_kind_find(const char *name, by_example_kind *out)
 {
-    static const char *const names[] = {"classify", "regress", "tag", "answer",
-                                        "choice",   "seq2seq", "mlm", "lm"};
+    static const char *const names[] = {"classify", "regress",        "tag",     "answer", "choice",
+                                        "seq2seq",  "image-classify", "caption", "mlm",    "lm"};
     for (int i = 0; i < BY_COUNT(names); i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (by_example_kind)i;
@@ -272,20 +300,26 @@ static int data_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+void data_labels_sort(data_labels *l)
+{
+    bool numbers = true;
+    for (int i = 0; i < l->count && numbers; i++)
+        numbers = data_label_is_number(l->names[i]);
+    if (l->count)
+        qsort(l->names, (size_t)l->count, sizeof *l->names, numbers ? compare_values : data_bytes);
+}
+
 by_status data_examples_labels(const data_examples *e, data_labels *out)
 {
     base_names *seen = base_names_new();
     by_status s = seen ? BY_OK : BY_ERR_MEMORY;
     int capacity = 0;
-    bool numbers = true;
-    double value;
     *out = (data_labels){0};
     for (int i = 0; i < e->count && s == BY_OK; i++)
         for (int k = 0; k < e->list[i].n_labels && s == BY_OK; k++) {
             const char *name = e->list[i].labels[k];
             if (base_names_find(seen, name) >= 0)
                 continue;
-            numbers = numbers && parse_number(name, &value);
             if (out->count == capacity) {
                 capacity = capacity ? capacity * 2 : 32;
                 const char **more = base_resize(out->names, (size_t)capacity, sizeof *more);
@@ -297,8 +331,7 @@ by_status data_examples_labels(const data_examples *e, data_labels *out)
                 out->names[out->count++] = name;
             }
         }
-    if (s == BY_OK && out->count)
-        qsort(out->names, (size_t)out->count, sizeof *out->names, numbers ? compare_values : data_bytes);
+    data_labels_sort(out);
     base_names_free(seen);
     return s == BY_OK && !out->count
                ? base_fail(BY_ERR_FORMAT, "%s: the file has no labels; is --label the right column?",
@@ -355,8 +388,7 @@ void data_examples_describe(const data_examples *e, base_buf *out)
         describe_labels(e, out);
 }
 
-/* Returns the index of a label, or -1 if it is unknown. */
-static int find_label(const base_names *names, const data_labels *labels, const char *label)
+int data_label_find(const base_names *names, const data_labels *labels, const char *label)
 {
     double value;
     int found = base_names_find(names, label);
@@ -372,7 +404,7 @@ static by_status number_labels(data_examples *e, data_example *x, const base_nam
     if (!x->values)
         return BY_ERR_MEMORY;
     for (int k = 0; k < x->n_labels; k++) {
-        x->values[k] = find_label(names, labels, x->labels[k]);
+        x->values[k] = data_label_find(names, labels, x->labels[k]);
         if (x->values[k] < 0)
             return data_examples_fail(e, x->line + (e->spec.format == BY_FORMAT_CONLL ? k : 0),
                                       "the label \"%.60s\" is not one of the model's %d labels%s%.40s%s",

@@ -57,6 +57,11 @@ typedef struct data_labels {
  * byte. Free with base_free(out->names). */
 by_status data_examples_labels(const data_examples *e, data_labels *out);
 
+/* Sorts names: numerically if all are numbers, otherwise byte by byte. */
+void data_labels_sort(data_labels *l);
+/* The index of a label: by its name in `names`, or itself if it is such an index. -1: it is unknown. */
+int data_label_find(const base_names *names, const data_labels *labels, const char *label);
+
 /* Sets the index of every label in the list. A label may also be given as its index. An unknown label is an
  * error that names its line. */
 by_status data_examples_number(data_examples *e, const data_labels *labels);
@@ -80,9 +85,16 @@ by_status data_read_jsonl(data_examples *e);                 /* labelled_json.c 
 by_status data_read_squad(data_examples *e);
 by_status data_read_conll(data_examples *e); /* conll.c */
 
-/* The conventional names of columns, NULL-terminated. */
-extern const char *const data_text_names[], *const data_pair_names[], *const data_label_names[],
-                                                                          *const data_source_names[],
-                                                                              *const data_target_names[];
+/* The two columns of a kind of examples: their conventional names (NULL-terminated), what messages call them, and the options that
+ * name them. */
+typedef struct data_columns {
+    const char *const *texts, *const *labels;
+    const char *text, *label, *text_option, *label_option;
+    bool two; /* without a header the label is in the second column, and there is no pair */
+} data_columns;
+const data_columns *data_columns_of(by_example_kind kind);
+extern const char *const data_pair_names[]; /* NULL-terminated */
+
+bool data_kind_is_picture(by_example_kind kind); /* the text is the name of a picture file */
 
 #endif

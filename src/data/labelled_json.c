@@ -186,10 +186,10 @@ static by_status add_labels(data_examples *e, data_example *x, const cJSON *list
 
 static by_status add_label(data_examples *e, data_example *x, const cJSON *o)
 {
-    const bool two = e->spec.kind == BY_EXAMPLE_SEQ2SEQ;
-    const cJSON *label = find_any(o, e->spec.label, two ? data_target_names : data_label_names);
+    const data_columns *c = data_columns_of(e->spec.kind);
+    const cJSON *label = find_any(o, e->spec.label, c->labels);
     if (!label)
-        return no_key(e, x->line, o, e->spec.label ? e->spec.label : two ? "target" : "label", "--label");
+        return no_key(e, x->line, o, e->spec.label ? e->spec.label : c->label, "--label");
     if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_EXAMPLE_REGRESS))
         return add_labels(e, x, label);
     const char *text;
@@ -275,15 +275,15 @@ static by_status add_object(data_examples *e, const cJSON *o, int line)
         return BY_ERR_MEMORY;
     if (e->spec.kind == BY_EXAMPLE_TAG)
         return add_words(e, x, o);
-    const bool two = e->spec.kind == BY_EXAMPLE_SEQ2SEQ;
-    const cJSON *both = two ? cJSON_GetObjectItemCaseSensitive(o, "translation") : NULL;
+    const data_columns *c = data_columns_of(e->spec.kind);
+    const cJSON *both =
+        e->spec.kind == BY_EXAMPLE_SEQ2SEQ ? cJSON_GetObjectItemCaseSensitive(o, "translation") : NULL;
     if (cJSON_IsObject(both))
         return add_translation(e, x, both);
-    const char *text =
-        cJSON_GetStringValue(find_any(o, e->spec.text, two ? data_source_names : data_text_names));
-    const char *pair = cJSON_GetStringValue(find_any(o, e->spec.pair, data_pair_names));
+    const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, c->texts));
+    const char *pair = c->two ? NULL : cJSON_GetStringValue(find_any(o, e->spec.pair, data_pair_names));
     if (!text)
-        return no_key(e, line, o, e->spec.text ? e->spec.text : two ? "source" : "text", "--text");
+        return no_key(e, line, o, e->spec.text ? e->spec.text : c->text, "--text");
     if (!text[strspn(text, " ")])
         return data_examples_fail(e, line, "the text is empty; remove the object");
     x->text = keep(e, text);
@@ -306,12 +306,12 @@ static by_status add_object(data_examples *e, const cJSON *o, int line)
 static by_status note_keys(data_examples *e, const cJSON *o)
 {
     const by_example_kind kind = e->spec.kind;
-    const bool two = kind == BY_EXAMPLE_SEQ2SEQ;
-    const cJSON *text = find_any(o, e->spec.text, two ? data_source_names : data_text_names);
-    const cJSON *label = find_any(o, e->spec.label, two ? data_target_names : data_label_names);
+    const data_columns *c = data_columns_of(kind);
+    const cJSON *text = find_any(o, e->spec.text, c->texts);
+    const cJSON *label = find_any(o, e->spec.label, c->labels);
     if (text && label && kind < BY_EXAMPLE_MLM)
-        e->columns = base_arena_sprintf(e->arena, "%s \"%s\", %s \"%s\"", two ? "source" : "text",
-                                        text->string, two ? "target" : "label", label->string);
+        e->columns = base_arena_sprintf(e->arena, "%s \"%s\", %s \"%s\"", c->text, text->string, c->label,
+                                        label->string);
     else
         e->columns = "JSON objects";
     return e->columns ? BY_OK : BY_ERR_MEMORY;

@@ -43,6 +43,7 @@ static const struct {
     [DATA_OBJECTIVE_INFILL] =
         {"infill", BY_TASK_SEQ2SEQ, false, AROUND | MASK, {NULL}, data_infill_plan, data_infill_row},
     [DATA_OBJECTIVE_PLM] = {"plm", BY_TASK_LM, false, FIRST | SEP, {NULL}, data_plm_plan, NULL},
+    [DATA_OBJECTIVE_PIXELS] = {.name = "pixels", .task = BY_TASK_LM},
     [DATA_OBJECTIVE_FIM] = {"fim", BY_TASK_LM, false, EOS, {NULL}, data_pack_plan, data_fim_row},
 };
 
@@ -113,7 +114,7 @@ static by_status find_specials(data_objective *o, const by_tokenizer *t)
         {SEP, by_tokenizer_special(t, BY_SPECIAL_SEP), "separating ([SEP], </s>)", &o->sep},
         {PAD, by_tokenizer_special(t, BY_SPECIAL_PAD), "padding ([PAD], <pad>)", &o->pad},
         {MASK, by_tokenizer_special(t, BY_SPECIAL_MASK), "mask ([MASK], <mask>)", &o->masker.masked},
-        {EOS, by_tokenizer_eos(t), "closing (</s>)", &o->eos},
+        {EOS, by_tokenizer_source_eos(t), "closing (</s>)", &o->eos},
     };
     for (int i = 0; i < BY_COUNT(list); i++)
         BY_TRY(find_special(o, t, list[i].part, list[i].id, list[i].what, list[i].out));
@@ -257,7 +258,7 @@ by_status data_span_add(data_objective *o, data_span s)
 by_status data_samples_make(data_samples *r, const data_objective *o, int count, int batch)
 {
     const data_objective_kind kind = o->spec.kind;
-    const bool lm = kind == DATA_OBJECTIVE_LM, shaped = kind == DATA_OBJECTIVE_TRANSLATE;
+    const bool lm = kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_PIXELS, shaped = kind == DATA_OBJECTIVE_TRANSLATE;
     const bool pairs = kinds[kind].labels[0] != NULL, two = kind == DATA_OBJECTIVE_TLM,
                plm = kind == DATA_OBJECTIVE_PLM;
     *r = (data_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};
@@ -443,6 +444,9 @@ static void mask_row(const data_objective *o, base_rng *random, data_sample *row
 /* Makes row r of rows from span i, with random stream i of the seed; i < 0: a row without targets. */
 static by_status make_row(const data_objective *o, int64_t i, uint64_t seed, data_samples *rows, int r)
 {
+    if (o->spec.kind == DATA_OBJECTIVE_PIXELS)
+        return data_pixels_row(o, i, rows->tokens + (size_t)r * (size_t)rows->seq,
+                               rows->targets + (size_t)r * (size_t)rows->seq);
     if (data_objective_denoises(o->spec.kind))
         return make_two(o, i, seed, rows, r);
     const size_t cell = (size_t)r * (size_t)rows->seq;

@@ -21,6 +21,7 @@ typedef enum data_objective_kind {
     DATA_OBJECTIVE_INFILL,    /* encoder-decoder: the original text from a corrupted one */
     DATA_OBJECTIVE_FIM,       /* next token of documents whose middle is moved to the end */
     DATA_OBJECTIVE_PLM,       /* some tokens of a text in a random order */
+    DATA_OBJECTIVE_PIXELS,    /* next pixel of pictures, each a row */
     DATA_OBJECTIVE_COUNT
 } data_objective_kind;
 
@@ -46,7 +47,8 @@ typedef struct data_objective_spec {
     bool language_ids;  /* write language ids into the segments */
     int first_position; /* first position of a text; only rows with two texts set positions */
     bool suffix_first;  /* DATA_OBJECTIVE_FIM: the prefix directly precedes the middle */
-    int start;          /* encoder-decoders: token that starts the target */
+    int start;          /* encoder-decoders: token that starts the target; DATA_OBJECTIVE_PIXELS: token before the first,
+                           -1: the model shifts its tokens itself */
     int batch;          /* DATA_OBJECTIVE_PLM: rows of a micro-batch; 0: step_rows */
     int block;          /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: half a row */
     bool one_way;       /* DATA_OBJECTIVE_PLM: no row reads the text from its end */
@@ -60,6 +62,8 @@ data_objective *data_objective_new(const data_docs_part *text, const by_tokenize
                                    const data_objective_spec *spec);
 /* Creates DATA_OBJECTIVE_LM over a stream; steps have d->batch rows. */
 data_objective *data_objective_new_lm(const data_lm_batches *d);
+/* Creates DATA_OBJECTIVE_PIXELS: the stream has d->seq tokens for each picture. start: see data_objective_spec. */
+data_objective *data_objective_new_pixels(const data_lm_batches *d, int start);
 void data_objective_free(data_objective *o);
 
 const data_objective_spec *data_objective_settings(const data_objective *o);

@@ -88,6 +88,9 @@ int64_t data_plm_steps(const data_objective *o);
 by_status data_plm_rows(const data_objective *o, int64_t window, uint64_t shift, uint64_t seed,
                         data_samples *rows);
 
+/* A row of a picture; a negative number: one without targets. */
+by_status data_pixels_row(const data_objective *o, int64_t picture, int32_t *tokens, int32_t *targets);
+
 /* Sorts pairs into buckets; makes batch i of an epoch, in an order that depends on a seed, in micro-batch k
  * of rows. ordered: no shuffling. */
 by_status data_buckets_plan(data_objective *o);

@@ -158,7 +158,7 @@ typedef struct builder {
 static by_status add_text(builder *b, const char *prefix, span text, bool target)
 {
     by_encoding e = {0};
-    int eos = by_tokenizer_eos(b->tokenizer);
+    int eos = target ? by_tokenizer_eos(b->tokenizer) : by_tokenizer_source_eos(b->tokenizer);
     by_status s = BY_OK;
     b->text.size = 0;
     base_buf_puts(&b->text, prefix);

@@ -161,6 +161,17 @@ by_status data_rows_add(data_rows *r, const char *text, const char *pair)
     return s;
 }
 
+by_status data_rows_put(data_rows *r, const int32_t *tokens, int count)
+{
+    BY_TRY(reserve(r, (size_t)count));
+    r->list[r->count++] = (data_row){.first = r->tokens.count, .count = count, .example = r->examples++};
+    memcpy(r->tokens.data + r->tokens.count, tokens, (size_t)count * sizeof *tokens);
+    memset(r->segments + r->tokens.count, 0, (size_t)count);
+    memset(r->parts + r->tokens.count, BY_FROM_TEXT, (size_t)count);
+    r->tokens.count += (size_t)count;
+    return BY_OK;
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Rows that must stay together, by length. */

@@ -45,6 +45,9 @@ void data_rows_free(data_rows *r);  /* the zero state is a no-op */
  * text first, as in the reference library; or split into windows. */
 by_status data_rows_add(data_rows *r, const char *text, const char *pair);
 
+/* Appends tokens as one row, of one example. */
+by_status data_rows_put(data_rows *r, const int32_t *tokens, int count);
+
 /* The rows that run together: group g has rows[first[g]] ... rows[first[g + 1] - 1]. Every row is in one
  * group. */
 typedef struct data_row_groups {

@@ -174,9 +174,9 @@ static bool needs_label(const table *t)
     return t->e->spec.kind < BY_EXAMPLE_MLM;
 }
 
-static bool is_pair_of_texts(const table *t)
+static const data_columns *columns_of(const table *t)
 {
-    return t->e->spec.kind == BY_EXAMPLE_SEQ2SEQ;
+    return data_columns_of(t->e->spec.kind);
 }
 
 static bool is_named(const table *t, const char *name)
@@ -188,12 +188,11 @@ static bool is_named(const table *t, const char *name)
 static bool has_header(const table *t)
 {
     const by_examples_spec *s = &t->e->spec;
-    const bool two = is_pair_of_texts(t);
+    const data_columns *c = columns_of(t);
     if (s->header != BY_HEADER_AUTO)
         return s->header == BY_HEADER_YES;
     return is_named(t, s->text) || is_named(t, s->label) || is_named(t, s->pair) ||
-           find_any(t, two ? data_source_names : data_text_names) >= 0 ||
-           (needs_label(t) && find_any(t, two ? data_target_names : data_label_names) >= 0);
+           find_any(t, c->texts) >= 0 || (needs_label(t) && find_any(t, c->labels) >= 0);
 }
 
 /* Finds the column of the text or of the label: the specified one, a conventional name, or `place` if there
@@ -216,18 +215,16 @@ static by_status find_column(const table *t, const char *asked, const char *cons
 static by_status find_columns(table *t)
 {
     const by_examples_spec *s = &t->e->spec;
-    const bool two = is_pair_of_texts(t);
+    const data_columns *c = columns_of(t);
     t->header = has_header(t);
     t->label = t->pair = -1;
-    BY_TRY(find_column(t, s->text, two ? data_source_names : data_text_names, 0, two ? "source" : "text",
-                       two ? "--source-column (finetune: --text)" : "--text", &t->text));
+    BY_TRY(find_column(t, s->text, c->texts, 0, c->text, c->text_option, &t->text));
     if (needs_label(t))
-        BY_TRY(find_column(t, s->label, two ? data_target_names : data_label_names,
-                           two && t->count > 1 ? 1 : t->count - 1, two ? "target" : "label",
-                           two ? "--target-column (finetune: --label)" : "--label", &t->label));
+        BY_TRY(find_column(t, s->label, c->labels, c->two && t->count > 1 ? 1 : t->count - 1, c->label,
+                           c->label_option, &t->label));
     if (s->pair && *s->pair)
         BY_TRY(find_named(t, s->pair, &t->pair));
-    else if (!s->pair && !two)
+    else if (!s->pair && !c->two)
         t->pair = t->header ? find_any(t, data_pair_names) : t->count == 3 && needs_label(t) ? 1 : -1;
     if (t->pair == t->text && !s->pair) /* --text 2 of three columns without a header */
         t->pair = -1;
@@ -237,9 +234,10 @@ static by_status find_columns(table *t)
         return BY_OK;
     if (t->label == t->text || (t->pair >= 0 && (t->pair == t->label || t->pair == t->text)))
         return data_examples_fail(t->e, t->line,
-                                  "%d column%s; expected a text and its %s; columns are separated by %s "
+                                  "%d column%s; expected a %s and its %s; columns are separated by %s "
                                   "(--format)",
-                                  t->count, t->count == 1 ? "" : "s", two ? "target" : "label",
+                                  t->count, t->count == 1 ? "" : "s",
+                                  data_kind_is_picture(s->kind) ? "file" : "text", c->label,
                                   t->separator == ',' ? "commas" : "tabs");
     return BY_OK;
 }
@@ -280,7 +278,8 @@ static bool first_label_is_alone(const data_examples *e)
     const int others = e->count - 1;
     if (!alone || data_label_is_number(first->labels[0]))
         return false;
-    return numbers == others || (e->spec.kind == BY_EXAMPLE_CLASSIFY && others >= 2 * distinct);
+    const bool classes = e->spec.kind == BY_EXAMPLE_CLASSIFY || e->spec.kind == BY_EXAMPLE_IMAGE_CLASSIFY;
+    return numbers == others || (classes && others >= 2 * distinct);
 }
 
 /* Returns true if all texts but the first have several words. */
@@ -300,10 +299,10 @@ static by_status check_first_row(const table *t)
     char label[120] = "";
     for (int i = 0; names && i < t->width; i++)
         names = is_name(t->names[i]);
-    if (!names ||
-        !(needs_label(t) && !is_pair_of_texts(t) ? first_label_is_alone(e) : first_text_is_alone(e)))
+    const bool two = e->spec.kind == BY_EXAMPLE_SEQ2SEQ;
+    const bool texts = two || e->spec.kind == BY_EXAMPLE_CAPTION || !needs_label(t);
+    if (!names || !(texts ? first_text_is_alone(e) : first_label_is_alone(e)))
         return BY_OK;
-    const bool two = is_pair_of_texts(t);
     if (needs_label(t))
         base_format(label, sizeof label,
                     two ? " --target-column \"%.40s\" (finetune: --text, --label)" : " --label \"%.40s\"",
@@ -328,13 +327,13 @@ static void put_column(base_buf *out, const table *t, const char *what, int colu
 
 static by_status note_columns(table *t)
 {
-    const bool two = is_pair_of_texts(t);
+    const data_columns *c = columns_of(t);
     base_buf out = {0};
     t->e->header = t->header;
     base_buf_puts(&out, t->header ? "with a header" : "no header");
-    put_column(&out, t, two ? "source" : "text", t->text);
+    put_column(&out, t, c->text, t->text);
     put_column(&out, t, "second text", t->pair);
-    put_column(&out, t, two ? "target" : "label", t->label);
+    put_column(&out, t, c->label, t->label);
     t->e->columns = out.failed ? NULL : base_arena_strdup(t->e->arena, out.data);
     base_buf_free(&out);
     return t->e->columns ? BY_OK : BY_ERR_MEMORY;

@@ -300,6 +300,25 @@ by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, cons
 
 /* A parameter is one leaf however often it is asked for, which is what ties weights and sums their gradients.
  */
+by_tensor *gr_param_leaf(by_graph *g, by_params *list, const char *name, int rank, const int64_t *shape,
+                         by_init init)
+{
+    int index = gr_is_bad(g) ? -1 : gr_params_declare(list, name, rank, shape, init);
+    if (index < 0)
+        return gr_poison(g);
+    for (int i = 0; i < g->n_leaves; i++)
+        if (g->leaves[i]->param == index && g->leaves[i]->params == list &&
+            g->leaves[i]->place == GR_PLACE_PARAM)
+            return g->leaves[i];
+    by_tensor *t = leaf(g, GR_PLACE_PARAM, name, list->list[index].type, rank, shape);
+    if (t == g->poison)
+        return t;
+    t->param = index;
+    t->params = list;
+    t->needs_grad = g->training && list->list[index].trainable;
+    return t;
+}
+
 by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
     if (gr_is_bad(g))
@@ -307,25 +326,25 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
     if (!name || (rank > 0 && !shape))
         return by_graph_fail(g, "parameter %s has no %s", name ? name : "?", name ? "shape" : "name");
     char *full = base_arena_sprintf(g->arena, "%s%s", g->scope, name);
-    int index = full ? gr_params_declare(g->params, full, rank, shape, init) : -1;
-    if (index < 0)
-        return gr_poison(g);
-    for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->param == index && g->leaves[i]->place == GR_PLACE_PARAM)
-            return g->leaves[i];
-    by_tensor *t = leaf(g, GR_PLACE_PARAM, full, g->params->list[index].type, rank, shape);
-    if (t == g->poison)
-        return t;
-    t->param = index;
-    t->needs_grad = g->training && g->params->list[index].trainable;
-    return t;
+    by_tensor *t = full ? gr_param_leaf(g, g->params, full, rank, shape, init) : gr_poison(g);
+    by_tensor *other = g->hook && !gr_is_bad(g) ? g->hook->param(g->hook->user, g, t) : NULL;
+    return other ? other : t;
+}
+
+by_tensor *gr_tied_weights(by_graph *g, const char *name, by_tensor *table)
+{
+    if (gr_is_bad(g) || !g->hook)
+        return table;
+    char *full = base_arena_sprintf(g->arena, "%s%s", g->scope, name);
+    by_tensor *other = full ? g->hook->tied(g->hook->user, g, full, table) : gr_poison(g);
+    return other ? other : table;
 }
 
 by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init)
 {
     by_tensor *t = by_param(g, name, rank, shape, init);
     if (!gr_is_bad(g)) {
-        gr_param_info *info = &g->params->list[t->param];
+        gr_param_info *info = &t->params->list[t->param];
         info->fixed = true;
         info->trainable = false;
         t->needs_grad = false;
@@ -337,8 +356,10 @@ by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t
 by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param)
 {
     by_tensor *t = leaf(g, GR_PLACE_GRAD, param->name, gr_acc_type(param->type), param->rank, param->dim);
-    if (t != g->poison)
+    if (t != g->poison) {
         t->param = param->param;
+        t->params = param->params;
+    }
     return t;
 }
 

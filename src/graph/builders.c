@@ -47,6 +47,15 @@ by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first)
     return constant(g, GR_OP_RANGE, BY_I32, rank, shape, first);
 }
 
+by_tensor *by_interpolation(by_graph *g, int64_t out, int64_t in, by_dtype type)
+{
+    gr_interpolation_attr a = {out, in, type};
+    if (out < 1 || in < 1 || out > INT32_MAX || in > INT32_MAX)
+        return by_graph_fail(g, "interpolation: %lld elements cannot be made from %lld", (long long)out,
+                             (long long)in);
+    return gr_node_add(g, GR_OP_INTERPOLATION, NULL, 0, &a, sizeof a);
+}
+
 by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count, const int *first)
 {
     gr_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
@@ -75,11 +84,25 @@ by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
 
 by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
+    const gr_hook *h = !gr_is_bad(g) && table ? g->hook : NULL;
+    by_tensor *y = h ? h->gather(h->user, g, table, ids, padding) : NULL;
+    return y ? y : gr_gather_plain(g, table, ids, padding);
+}
+
+by_tensor *gr_gather_plain(by_graph *g, by_tensor *table, by_tensor *ids, int padding)
+{
     gr_gather_attr a = {.rows = by_dim(table, 0), .still = padding};
     return gr_node_add(g, GR_OP_GATHER, (by_tensor *[]){table, ids}, 2, &a, sizeof a);
 }
 
 by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)
+{
+    const gr_hook *h = !gr_is_bad(g) && x && w ? g->hook : NULL;
+    by_tensor *y = h ? h->linear(h->user, g, x, w, b, spec) : NULL;
+    return y ? y : gr_linear_plain(g, x, w, b, spec);
+}
+
+by_tensor *gr_linear_plain(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)
 {
     gr_linear_attr a = {0};
     if (spec) {
@@ -318,6 +341,43 @@ by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets, 
     return ADD_NODE(g, GR_OP_CROSS_ENTROPY, &a, logits, targets, weights);
 }
 
+by_tensor *by_logistic_mixture(by_graph *g, by_tensor *logits, by_tensor *targets, int channels,
+                               by_tensor **each)
+{
+    gr_mixture_attr a = {.channels = channels, .ignore_index = -100};
+    if (channels != 1 && channels != 3)
+        return by_graph_fail(g, "a mixture of logistics for %d channels; there are those for 1 and 3",
+                             channels);
+    by_tensor *in[] = {logits, targets};
+    gr_node *n = gr_node_make(g, GR_OP_LOGISTIC_MIXTURE, in, BY_COUNT(in), &a, sizeof a);
+    if (each)
+        *each = n ? by_slice(g, n->out[1], 0, 0, by_dim(n->out[1], 0) - 1) : gr_poison_of(g);
+    return n ? n->out[0] : gr_poison_of(g);
+}
+
+by_tensor *by_log_probs(by_graph *g, by_tensor *logits, by_tensor *targets, double scale, by_tensor **entropy)
+{
+    gr_log_probs_attr a = {.ignore_index = -100, .scale = scale == 0 ? 1 : (float)scale};
+    if (entropy)
+        *entropy = gr_poison_of(g);
+    if (!(a.scale > 0))
+        return by_graph_fail(g, "log_probs: a scale of %g is not positive", scale);
+    gr_node *n = gr_node_make(g, GR_OP_LOG_PROBS, (by_tensor *[]){logits, targets}, 2, &a, sizeof a);
+    if (!n)
+        return gr_poison_of(g);
+    if (entropy)
+        *entropy = n->out[2];
+    return n->out[0];
+}
+
+by_tensor *by_kl_divergence(by_graph *g, by_tensor *logits, by_tensor *teacher, double scale)
+{
+    gr_kl_attr a = {scale == 0 ? 1 : (float)scale};
+    if (!(a.scale > 0))
+        return by_graph_fail(g, "kl_divergence: a scale of %g is not positive", scale);
+    return ADD_NODE(g, GR_OP_KL_DIVERGENCE, &a, logits, teacher);
+}
+
 /* ---- rows by their place --------------------------------------------------------------------- */
 
 /* Of rows (B.., N, C), the number of batches; 0: there are no leading axes. */
@@ -487,6 +547,14 @@ by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
     for (int i = 0; i < rank; i++)
         a.dim[i] = shape[i];
     return ADD_NODE(g, GR_OP_RESHAPE, &a, x);
+}
+
+by_tensor *by_detach(by_graph *g, by_tensor *x)
+{
+    by_tensor *y = x ? by_reshape(g, x, x->rank, x->dim) : no_operand(g, "detach");
+    if (!gr_is_bad(g))
+        y->needs_grad = false;
+    return y;
 }
 
 by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order)

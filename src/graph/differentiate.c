@@ -11,8 +11,20 @@ static bool adds_in_place(const by_tensor *part, int made)
     return n && n->index >= made && gr_base_of(&gr_ops[n->op], part->index) >= 0;
 }
 
-/* t->grad += part. Gradients of parameters are added up in the accumulation type. A tensor that is made for
- * one parameter alone is marked with its number; the places in the gradient buffer have it from the start. */
+/* A tensor that is made for one parameter alone is marked with it. */
+static void mark(by_tensor *t, const by_tensor *param)
+{
+    t->param = param->param;
+    t->params = param->params;
+}
+
+static bool is_of(const by_tensor *t, const by_tensor *param)
+{
+    return t->param == param->param && t->params == param->params;
+}
+
+/* t->grad += part. Gradients of parameters are added up in the accumulation type. The places in the
+ * gradient buffer are marked from the start. */
 void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
     part = by_cast(g, part, t->param < 0 ? t->type : gr_acc_type(t->type));
@@ -22,14 +34,14 @@ void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
     bool in_place = t->param >= 0 && adds_in_place(part, made);
     if (!sum) {
         t->grad = part;
-    } else if (in_place && sum->param == t->param && (!sum->node || sum->node->index < part->node->index)) {
+    } else if (in_place && is_of(sum, t) && (!sum->node || sum->node->index < part->node->index)) {
         part->node->in[gr_base_of(&gr_ops[part->node->op], part->index)] = t->grad;
         t->grad = part;
     } else {
         t->grad = by_add(g, t->grad, part);
     }
     if (in_place && t->grad == part)
-        part->param = t->param;
+        mark(part, t);
 }
 
 /* The gradient of a parameter must end in its place in the flat buffer. A tensor made by a node of its own
@@ -37,7 +49,7 @@ void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
 static void bind(by_graph *g, by_tensor *param)
 {
     by_tensor *d = param->grad;
-    if (d->place == GR_PLACE_GRAD && d->param == param->param)
+    if (d->place == GR_PLACE_GRAD && is_of(d, param))
         return; /* nothing was added to it */
     d = by_cast(g, d, gr_acc_type(param->type));
     bool own = d->node && !gr_ops[d->node->op].view && d->place == GR_PLACE_PLANNED && !d->is_output;
@@ -46,7 +58,7 @@ static void bind(by_graph *g, by_tensor *param)
     if (g->status != BY_OK)
         return;
     d->place = GR_PLACE_GRAD;
-    d->param = param->param;
+    mark(d, param);
 }
 
 /* The gradients of the inputs of one node, from those that arrive at its outputs. */

@@ -387,6 +387,32 @@ RULE(additive_scores)
         din[i] = d ? d->out[i] : g->poison;
 }
 
+RULE(logistic_mixture)
+{
+    by_tensor *in[] = {n->in[0], n->in[1], n->out[1], dout[0]};
+    din[0] = gr_node_add(g, GR_OP_LOGISTIC_MIXTURE_GRAD, in, BY_COUNT(in), n->attr, sizeof(gr_mixture_attr));
+}
+
+RULE(log_probs)
+{
+    const gr_log_probs_attr *a = n->attr;
+    by_tensor *in[] = {n->in[0], n->in[1], n->out[1], dout[0]};
+    if (dout[2])
+        by_graph_fail(g, "the entropy of log_probs has no gradient: detach it");
+    else if (dout[0])
+        din[0] = gr_node_add(g, GR_OP_LOG_PROBS_GRAD, in, BY_COUNT(in), a, sizeof *a);
+}
+
+RULE(kl_divergence)
+{
+    const gr_kl_attr *a = n->attr;
+    by_tensor *in[] = {n->in[0], n->in[1], n->out[1], dout[0]};
+    if (gr_wants_grad(n->in[1]))
+        by_graph_fail(g, "kl_divergence has no gradient for its second operand: detach it");
+    else if (dout[0])
+        din[0] = gr_node_add(g, GR_OP_KL_DIVERGENCE_GRAD, in, BY_COUNT(in), a, sizeof *a);
+}
+
 RULE(cross_entropy)
 {
     const gr_loss_attr *a = n->attr;

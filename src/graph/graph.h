@@ -37,7 +37,8 @@ struct by_tensor {
     int64_t pitch; /* elements from one row to the next in memory; 0 as a rule: the last axis, no gap */
     char *name;    /* arena, may be NULL */
     gr_place place;
-    int param;         /* index in the parameter list, -1 otherwise */
+    int param;         /* index in a list of parameters, -1 otherwise */
+    by_params *params; /* that list; NULL where param is -1 */
     bool is_output;    /* readable after the run */
     bool needs_grad;   /* depends on a trainable parameter */
     by_tensor *root;   /* the tensor whose memory this one shares, itself as a rule (set by the planner) */
@@ -87,6 +88,10 @@ typedef struct gr_buckets_attr {
     int count;                 /* of buckets on one side */
     int first[BY_MAX_BUCKETS]; /* the least distance of each, rising from 0 */
 } gr_buckets_attr;
+typedef struct gr_interpolation_attr {
+    int64_t out, in; /* elements that are made, and elements they are made from */
+    by_dtype type;
+} gr_interpolation_attr;
 typedef struct gr_sines_attr {
     int64_t width;
     by_dtype type;
@@ -239,6 +244,18 @@ typedef struct gr_loss_attr {
     int ignore_index;
     float label_smoothing;
 } gr_loss_attr;
+typedef struct gr_mixture_attr {
+    int channels; /* of a pixel: 1 or 3 */
+    int ignore_index;
+} gr_mixture_attr;
+
+typedef struct gr_log_probs_attr { /* log_probs, log_probs_grad */
+    int ignore_index;
+    float scale; /* of the logits, above 0 */
+} gr_log_probs_attr;
+typedef struct gr_kl_attr { /* kl_divergence, kl_divergence_grad */
+    float scale;            /* of both, above 0 */
+} gr_kl_attr;
 
 /* A stretch of the flat buffers: one parameter. */
 typedef struct gr_segment {
@@ -268,6 +285,7 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  range            () -> y i32                      y[i] = value + i % (last axis)
  *  buckets          () -> y (length) i32             d = i - zero; y = bucket of |d| where both, plus count if d > 0;
  *                                                    else of max(-d, 0). A bucket begins at first[bucket]
+ *  interpolation    () -> y (out, in)                y x resizes x (in) by cubic convolution: gr_cubic_weight
  *  sines            positions i32 -> y (..., width)  y[i] = sin(p w_i), y[width - width/2 + i] = cos(p w_i),
  *                                                    w_i = 10000^(-2i / width); in f64
  *  store            x, y -> nothing: y, a state, becomes x in its first elements
@@ -339,6 +357,14 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  cross_entropy    logits (R, V), targets (R) i32, [weights (V) acc] -> loss () acc, lse (R + 1) acc:
  *                   log-sum-exp of each row, then the number of rows that count, or the sum of their weights
  *  cross_entropy_grad logits, targets, lse, dloss () acc, [weights] -> dlogits
+ *  logistic_mixture logits (R, N), targets (R, C) i32 -> loss () acc, each (R + 1) acc: nats of each row, 0 where a target is
+ *                   ignored, then the number of rows that count. N is K (1 + 2) for C = 1, K (1 + 3 * 3) for C = 3
+ *  logistic_mixture_grad logits, targets, each, dloss () acc -> dlogits
+ *  log_probs        x (R, V), targets (R) i32 -> y (R) acc: s x[target] - lse, 0 where it is ignored; lse (R) acc of s x;
+ *                   [entropy (R) acc]: of softmax(s x), in every row
+ *  log_probs_grad   x, targets, lse, dy (R) acc -> dx = s (onehot - softmax(s x)) dy, 0 where the target is ignored
+ *  kl_divergence    x (R, V), z (R, V) -> y (R) acc: KL of softmax(s z) from softmax(s x); lse (2, R) acc: of s x, of s z
+ *  kl_divergence_grad x, z, lse, dy (R) acc -> dx = s (softmax(s x) - softmax(s z)) dy
  *  norm2            x -> y () acc: sqrt(sum(x^2)), summed in a fixed order
  *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
  *  sgd              value, grad, m, [master], norm (), hyper (8)
@@ -385,6 +411,14 @@ static inline int gr_base_of(const gr_op_info *op, int out)
     return out >= op->from && out < op->from + op->bases ? op->base + out - op->from : -1;
 }
 /* Rules of ops_recurrent.c, and what rules share. */
+by_status gr_infer_log_probs(gr_node *n); /* ops_log_probs.c */
+by_status gr_infer_log_probs_grad(gr_node *n);
+by_status gr_infer_kl_divergence(gr_node *n);
+by_status gr_infer_kl_divergence_grad(gr_node *n);
+gr_cost gr_cost_log_probs(const gr_node *n);
+gr_cost gr_cost_log_probs_grad(const gr_node *n);
+gr_cost gr_cost_kl_divergence(const gr_node *n);
+gr_cost gr_cost_kl_divergence_grad(const gr_node *n);
 by_status gr_infer_recurrent(gr_node *n);
 by_status gr_infer_recurrent_grad(gr_node *n);
 by_status gr_infer_additive_scores(gr_node *n);
@@ -413,8 +447,8 @@ size_t gr_tensor_bytes(const by_tensor *t);
 int64_t gr_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
 int64_t gr_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
 /* Elements from one row to the next in memory. Only logits may have gaps there (gr_pitch): they are
- * read and written by linear, linear_dx, linear_dw, cross_entropy, cross_entropy_grad, argmax and top
- * alone, and those must ask. */
+ * read and written by linear, linear_dx, linear_dw, cross_entropy, log_probs, kl_divergence, the gradients of these three,
+ * argmax and top alone, and those must ask. */
 static inline int64_t gr_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
@@ -424,6 +458,18 @@ int64_t gr_cache_room(const by_tensor *cache, const by_tensor *pages);
 const char *gr_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
 /* ---- building (build.c) ---------------------------------------------------------------------- */
+
+/* What stands in the place of a parameter, a product or a look-up while a graph is built: adapters join every layer of every family
+ * here. A result of NULL changes nothing. `user` outlives by_compile(), which builds some blocks once more. */
+typedef struct gr_hook {
+    by_tensor *(*param)(void *user, by_graph *g, by_tensor *param);
+    by_tensor *(*linear)(void *user, by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
+                         const by_linear_spec *spec);
+    by_tensor *(*gather)(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding);
+    /* The weights, called `name` in full, of a head that is tied to a table. */
+    by_tensor *(*tied)(void *user, by_graph *g, const char *name, by_tensor *table);
+    void *user;
+} gr_hook;
 
 struct by_graph {
     base_arena *arena;
@@ -440,6 +486,7 @@ struct by_graph {
     char *scope;
     int scope_cuts[16], scope_depth;
     int block, n_blocks;
+    const gr_hook *hook; /* NULL: none */
     bool backward; /* nodes made now belong to the backward pass */
     struct gr_custom *custom,
         *replayed; /* the block that is being built, or built once more for its gradient */
@@ -466,6 +513,13 @@ gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, con
                       size_t attr_size);
 by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
 by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param);
+/* A parameter of any list under its full name, a product and a look-up, none of which the hook sees. */
+by_tensor *gr_param_leaf(by_graph *g, by_params *list, const char *name, int rank, const int64_t *shape,
+                         by_init init);
+by_tensor *gr_linear_plain(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec);
+by_tensor *gr_gather_plain(by_graph *g, by_tensor *table, by_tensor *ids, int padding);
+/* The weights of a head that is tied to a table, under their name relative to the scope. */
+by_tensor *gr_tied_weights(by_graph *g, const char *name, by_tensor *table);
 /* Whether nothing can be built any more: it has an error, or is NULL, the error of by_graph_new(). */
 static inline bool gr_is_bad(const by_graph *g)
 {

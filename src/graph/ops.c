@@ -1,6 +1,7 @@
 /* ops.c - the op table and, for every op, its shape rule and its cost (those of recurrent layers are in
  * ops_recurrent.c). Gradients are in gradients.c, builders in builders.c. */
 #include "graph/graph.h"
+#include "graph/mixture_layout.h"
 #include "graph/reach.h"
 #include "graph/spread.h"
 
@@ -94,6 +95,15 @@ static by_status gr_infer_buckets(gr_node *n)
     return gr_set_output(n, 0, BY_I32, 1, &a->length);
 }
 MOVES(buckets)
+
+static by_status gr_infer_interpolation(gr_node *n)
+{
+    const gr_interpolation_attr *a = n->attr;
+    if (!by_dtype_has_fraction(a->type))
+        return mismatch(n, "a floating-point type");
+    return gr_set_output(n, 0, a->type, 2, (int64_t[]){a->out, a->in});
+}
+PER_ELEMENT(interpolation, 20)
 
 static by_status gr_infer_sines(gr_node *n)
 {
@@ -551,15 +561,18 @@ static by_status infer_pattern(const by_pattern *x)
     const bool sinks = x->kind == BY_PATTERN_SINKS;
     const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS || sinks;
     const int numbers[] = {x->length, x->before, x->after};
-    if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_SINKS)
+    if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_MEMORY)
         return base_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         if (numbers[i] >= GR_REACH_LIMIT || numbers[i] <= -GR_REACH_LIMIT)
             return base_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
     if (x->part < 0 || x->part > 3 || (x->part && !cut))
         return base_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
-    if ((cut || sinks || x->kind == BY_PATTERN_BLOCKS) && x->length < 1)
+    const bool blocks = x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_MEMORY;
+    if ((cut || sinks || blocks) && x->length < 1)
         return base_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
+    if (x->kind == BY_PATTERN_MEMORY && x->before < 0)
+        return base_fail(BY_ERR_ARGUMENT, "the pattern has a memory of %d keys", x->before);
     if (near && x->before < -x->after)
         return base_fail(BY_ERR_ARGUMENT, "a pattern from %d before to %d after is empty", x->before,
                          x->after);
@@ -902,6 +915,31 @@ static by_status gr_infer_cross_entropy_grad(gr_node *n)
     return gr_set_output_like(n, 0, n->in[0]);
 }
 PER_ELEMENT(cross_entropy_grad, 5)
+
+static by_status gr_infer_logistic_mixture(gr_node *n)
+{
+    const by_tensor *x = n->in[0], *targets = n->in[1];
+    const int channels = ((const gr_mixture_attr *)n->attr)->channels, parts = gr_mixture_parts(channels);
+    const int64_t rows = x->rank > 0 ? gr_tensor_rows(x) : 0, cols = rows > 0 ? gr_tensor_cols(x) : 0;
+    if (rows < 1 || !by_dtype_is_float(x->type) || targets->type != BY_I32 ||
+        by_elements(targets) != rows * channels)
+        return mismatch(n, "logits (..., N) and an i32 target for each row and channel");
+    if (cols % parts || cols / parts < 1 || cols / parts > GR_MIXTURE_MOST)
+        return mismatch(n, channels == 1 ? "3 logits for each of 1 to 64 components"
+                                         : "10 logits for each of 1 to 64 components");
+    BY_TRY(gr_set_output(n, 0, gr_acc_type(x->type), 0, NULL));
+    return gr_set_output(n, 1, gr_acc_type(x->type), 1, (int64_t[]){rows + 1});
+}
+static gr_cost gr_cost_logistic_mixture(const gr_node *n)
+{
+    return cost_of_bytes(n, 30.0 * (double)by_elements(n->in[0]));
+}
+
+static by_status gr_infer_logistic_mixture_grad(gr_node *n)
+{
+    return gr_set_output_like(n, 0, n->in[0]);
+}
+PER_ELEMENT(logistic_mixture_grad, 40)
 
 /* ---- the flat buffers ------------------------------------------------------------------------ */
 

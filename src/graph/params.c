@@ -225,7 +225,7 @@ void gr_params_find_weights(by_params *p, const by_graph *g)
             for (int k = 0; k < g->nodes[i]->n_in; k++) {
                 const by_tensor *t = g->nodes[i]->in[k];
                 const gr_op op = g->nodes[i]->op;
-                if (!t || t->place != GR_PLACE_PARAM)
+                if (!t || t->place != GR_PLACE_PARAM || t->params != p)
                     continue;
                 if (pass == 0 && gr_ops[op].product && gr_in_set(gr_ops[op].stored, k))
                     p->list[t->param].weight = true;
@@ -486,6 +486,10 @@ static void fill_range(void *user, size_t begin, size_t end)
         base_rng_fill_normal_from(f->values + begin, begin, end - begin, f->seed, f->stream, 0, init->scale);
         for (size_t k = begin; k < end; k++)
             f->values[k] += 1.0f;
+        break;
+    case BY_INIT_CONSTANT:
+        for (size_t k = begin; k < end; k++)
+            f->values[k] = init->scale;
         break;
     case BY_INIT_ZERO:
         memset(f->values + begin, 0, (end - begin) * sizeof *f->values);

@@ -46,6 +46,7 @@ static void share(by_tensor *t, by_tensor *root)
     if (t->place == GR_PLACE_GRAD && root->place == GR_PLACE_PLANNED) {
         root->place = GR_PLACE_GRAD;
         root->param = t->param;
+        root->params = t->params;
     }
 }
 
@@ -87,34 +88,48 @@ static size_t padded(const by_tensor *t)
     return (gr_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The lowest offset where t fits beside those of the placed tensors that live when it does; `placed` is
- * sorted by offset. */
-static size_t lowest_fit(const by_tensor *t, by_tensor *const *placed, int count)
+/* A stretch of the buffer that is taken, while the nodes from first to last run. */
+typedef struct stretch {
+    size_t begin, end;
+    int first, last;
+} stretch;
+
+/* The lowest offset where t fits beside what is taken while it lives; `taken` is sorted by `begin`. */
+static size_t lowest_fit(const by_tensor *t, const stretch *taken, int count)
 {
+    const size_t size = padded(t);
+    const int first = t->first, last = t->last;
     size_t at = 0;
     for (int i = 0; i < count; i++) {
-        const by_tensor *p = placed[i];
-        if (p->last < t->first || t->last < p->first)
+        const stretch *p = &taken[i];
+        if (p->last < first || last < p->first)
             continue;
-        if (p->offset >= at + padded(t))
+        if (p->begin >= at + size)
             break;
-        at = BY_MAX(at, p->offset + padded(p));
+        at = BY_MAX(at, p->end);
     }
     return at;
 }
 
-by_status gr_plan(by_graph *g, size_t *bytes)
+/* Places t and notes what it takes. */
+static void place(by_tensor *t, stretch *taken, int count)
 {
-    find_lives(g);
-    find_roots(g);
-    size_t most = (size_t)g->n_leaves + (size_t)g->n_nodes * GR_MAX_OUTPUTS + 1;
-    by_tensor **roots = base_alloc_zero(most, sizeof *roots);
-    by_tensor **placed = base_alloc_zero(most, sizeof *placed);
-    if (!roots || !placed) {
-        base_free(roots);
-        base_free(placed);
-        return BY_ERR_MEMORY;
+    t->offset = lowest_fit(t, taken, count);
+    int low = 0, high = count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (taken[middle].begin > t->offset)
+            high = middle;
+        else
+            low = middle + 1;
     }
+    memmove(taken + low + 1, taken + low, (size_t)(count - low) * sizeof *taken);
+    taken[low] = (stretch){t->offset, t->offset + padded(t), t->first, t->last};
+}
+
+/* What needs a place: inputs and the roots of planned tensors. */
+static int list_roots(const by_graph *g, by_tensor **roots)
+{
     int count = 0;
     for (int i = 0; i < g->n_leaves; i++)
         if (g->leaves[i]->place == GR_PLACE_INPUT && !g->leaves[i]->oldest)
@@ -125,18 +140,29 @@ by_status gr_plan(by_graph *g, size_t *bytes)
             if (t && t->root == t && t->place == GR_PLACE_PLANNED)
                 roots[count++] = t;
         }
+    return count;
+}
+
+by_status gr_plan(by_graph *g, size_t *bytes)
+{
+    find_lives(g);
+    find_roots(g);
+    size_t most = (size_t)g->n_leaves + (size_t)g->n_nodes * GR_MAX_OUTPUTS + 1;
+    by_tensor **roots = base_alloc_zero(most, sizeof *roots);
+    const int count = roots ? list_roots(g, roots) : 0;
+    stretch *taken = base_alloc_zero((size_t)count + 1, sizeof *taken);
+    if (!roots || !taken) {
+        base_free(roots);
+        base_free(taken);
+        return BY_ERR_MEMORY;
+    }
     qsort(roots, (size_t)count, sizeof *roots, gr_falling_size);
     *bytes = 0;
     for (int i = 0; i < count; i++) {
-        by_tensor *t = roots[i];
-        t->offset = lowest_fit(t, placed, i);
-        *bytes = BY_MAX(*bytes, t->offset + padded(t));
-        int at = i;
-        for (; at > 0 && placed[at - 1]->offset > t->offset; at--)
-            placed[at] = placed[at - 1];
-        placed[at] = t;
+        place(roots[i], taken, i);
+        *bytes = BY_MAX(*bytes, roots[i]->offset + padded(roots[i]));
     }
     base_free(roots);
-    base_free(placed);
+    base_free(taken);
     return BY_OK;
 }

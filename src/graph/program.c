@@ -10,10 +10,10 @@ static by_status resolve(by_program *p, by_tensor *t)
         t->data = (char *)p->memory + r->offset;
         return BY_OK;
     case GR_PLACE_PARAM:
-        t->data = gr_params_address(p->graph->params, r->param, BY_SLOT_VALUE);
+        t->data = gr_params_address(r->params, r->param, BY_SLOT_VALUE);
         break;
     case GR_PLACE_GRAD:
-        t->data = gr_params_address(p->graph->params, r->param, BY_SLOT_GRAD);
+        t->data = gr_params_address(r->params, r->param, BY_SLOT_GRAD);
         break;
     case GR_PLACE_STATE:
         t->data = r->memory->data;

@@ -17,11 +17,12 @@
 
 typedef struct gr_reach {
     bool on;                 /* false: every key, and the rest does not count */
-    int unit, before, after; /* near: -before <= s / unit - p / unit <= after */
+    int unit, before, after; /* near: -before <= (s + shift) / unit - p / unit <= after */
     int cycle;               /* far: none when 0; */
     int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
     int sinks;               /* s < sinks */
     bool split;              /* of all heads together: each sees one of the two sets */
+    int shift;
 } gr_reach;
 
 /* Where a position is in units and in the cycle. */
@@ -36,7 +37,7 @@ typedef struct gr_stretch {
 
 GR_REACH gr_reach gr_reach_of(const by_pattern *x)
 {
-    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0, 0, x->part == 3};
+    gr_reach r = {x->kind != BY_PATTERN_FULL, 1, x->before, x->after, 0, 0, 0, x->part == 3, 0};
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_FIXED)
         r.unit = x->length;
     if (x->kind == BY_PATTERN_STRIDED)
@@ -49,6 +50,12 @@ GR_REACH gr_reach gr_reach_of(const by_pattern *x)
         r.cycle = x->length;
     if (x->kind == BY_PATTERN_SINKS)
         r.sinks = x->length;
+    if (x->kind == BY_PATTERN_MEMORY) {
+        r.unit = x->length;
+        r.before = 0;
+        r.after = GR_REACH_LIMIT - 1;
+        r.shift = x->before;
+    }
     if (x->part == 2)
         r.before = r.after = -GR_REACH_LIMIT; /* nothing is near */
     return r;
@@ -80,6 +87,12 @@ GR_REACH gr_spot gr_spot_of(const gr_reach *r, int at)
     return x;
 }
 
+/* The same of a key. */
+GR_REACH gr_spot gr_key_spot_of(const gr_reach *r, int s)
+{
+    return gr_spot_of(r, s + r->shift); /* with a shift there is no cycle */
+}
+
 /* Whether the query at p may see the key at s. */
 GR_REACH bool gr_reaches(const gr_reach *r, gr_spot p, gr_spot s)
 {
@@ -94,10 +107,10 @@ GR_REACH bool gr_reaches_itself(const gr_reach *r)
     return !r->on || (r->before >= 0 && r->after >= 0 && !(r->split && r->tail)) || (r->cycle && !r->tail);
 }
 
-/* The units [first, last] as positions, as far as they are in [low, high). */
-GR_REACH gr_stretch gr_units(const gr_reach *r, int first, int last, int low, int high)
+/* The units [first, last], which begin `shift` earlier, as positions, as far as they are in [low, high). */
+GR_REACH gr_stretch gr_units(const gr_reach *r, int first, int last, int shift, int low, int high)
 {
-    const int64_t from = (int64_t)first * r->unit, to = ((int64_t)last + 1) * r->unit;
+    const int64_t from = (int64_t)first * r->unit - shift, to = ((int64_t)last + 1) * r->unit - shift;
     gr_stretch x = {from < low    ? low
                     : from > high ? high
                                   : (int)from,
@@ -113,8 +126,8 @@ GR_REACH gr_stretch gr_reach_keys(const gr_reach *r, int p0, int p1, int keys)
     gr_stretch all = {0, keys};
     if (!r->on || r->cycle)
         return all;
-    gr_stretch x =
-        gr_units(r, gr_floor_div(p0, r->unit) - r->before, gr_floor_div(p1, r->unit) + r->after, 0, keys);
+    gr_stretch x = gr_units(r, gr_floor_div(p0, r->unit) - r->before, gr_floor_div(p1, r->unit) + r->after,
+                            r->shift, 0, keys);
     if (r->sinks) {
         const int first = r->sinks < keys ? r->sinks : keys;
         x.to = x.from < x.to && x.to > first ? x.to : first;
@@ -129,14 +142,15 @@ GR_REACH gr_stretch gr_reach_queries(const gr_reach *r, int s0, int s1, int low,
     gr_stretch all = {low, high};
     if (!r->on || r->cycle || s0 < r->sinks)
         return all;
-    return gr_units(r, s0 / r->unit - r->after, s1 / r->unit + r->before, low, high);
+    return gr_units(r, (s0 + r->shift) / r->unit - r->after, (s1 + r->shift) / r->unit + r->before, 0, low,
+                    high);
 }
 
 /* Whether positions p0 ... p1 may see any of the keys s0 ... s1. */
 GR_REACH bool gr_reach_meets(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
-    const int least = s0 / r->unit - gr_floor_div(p1, r->unit);
-    const int most = s1 / r->unit - gr_floor_div(p0, r->unit);
+    const int least = (s0 + r->shift) / r->unit - gr_floor_div(p1, r->unit);
+    const int most = (s1 + r->shift) / r->unit - gr_floor_div(p0, r->unit);
     if ((most >= -r->before && least <= r->after) || s0 < r->sinks)
         return true;
     if (!r->cycle)
@@ -156,8 +170,8 @@ GR_REACH int gr_reach_skip(const gr_reach *r, int p0, int s0, int m)
 GR_REACH bool gr_reach_covers(const gr_reach *r, int p0, int p1, int s0, int s1)
 {
     return !r->on || s1 < r->sinks ||
-           (!r->split && s0 / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
-            s1 / r->unit - gr_floor_div(p0, r->unit) <= r->after);
+           (!r->split && (s0 + r->shift) / r->unit - gr_floor_div(p1, r->unit) >= -r->before &&
+            (s1 + r->shift) / r->unit - gr_floor_div(p0, r->unit) <= r->after);
 }
 
 /* Keys below `end` that are far from p, near ones that are of the same kind included. */

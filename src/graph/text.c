@@ -11,14 +11,16 @@ void gr_show_attention(const void *attr, base_buf *b)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)attr)->spec;
     static const char *const masks[] = {"", " causal", " prefix"};
-    static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed", " sinks"};
+    static const char *const kinds[] = {"", " window", " blocks", " strided", " fixed", " sinks", " memory"};
     const by_pattern *x = &a->pattern;
     base_buf_printf(b, "%s%s", masks[a->mask], kinds[x->kind]);
     if (x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_STRIDED || x->kind == BY_PATTERN_FIXED ||
-        x->kind == BY_PATTERN_SINKS)
+        x->kind == BY_PATTERN_SINKS || x->kind == BY_PATTERN_MEMORY)
         base_buf_printf(b, " of %d", x->length);
     if (x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_SINKS)
         base_buf_printf(b, " -%d +%d", x->before, x->after);
+    if (x->kind == BY_PATTERN_MEMORY)
+        base_buf_printf(b, " -%d", x->before);
     if (x->kind == BY_PATTERN_FIXED)
         base_buf_printf(b, " to %d", x->after);
     if (x->part)

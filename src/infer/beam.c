@@ -132,13 +132,16 @@ static by_status begin(beam_run *r, const gen_beam_task *task)
     r->slot = base_alloc_zero((size_t)r->vocab, sizeof *r->slot);
     const bool draws = r->spec->sampling.temperature > 0;
     r->raw = draws ? base_alloc_zero((size_t)r->vocab, sizeof *r->raw) : NULL;
+    const bool fuses = r->spec->ngram.model != NULL;
+    r->fused = fuses ? base_alloc_zero((size_t)r->vocab, sizeof *r->fused) : NULL;
+    r->paired = sources != NULL;
     r->from = base_alloc_zero(rows, sizeof *r->from);
     r->shown = base_alloc_zero(3 * (size_t)r->size, sizeof *r->shown);
     r->tracks = base_alloc_zero(r->spec->explain ? (size_t)r->size : 1, sizeof *r->tracks);
     const int returned = BY_MAX(r->spec->beam.returned, 1);
     r->result->rows = base_alloc_zero(count * (size_t)returned, sizeof *r->result->rows);
-    if (!r->texts || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) || !r->from ||
-        !r->shown || !r->tracks || !r->result->rows)
+    if (!r->texts || !r->best || !r->value || !r->id || !r->slot || (draws && !r->raw) ||
+        (fuses && !r->fused) || !r->from || !r->shown || !r->tracks || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->count * returned;
     BY_TRY(by_generator_keep_top(r->generator, r->top));
@@ -173,6 +176,7 @@ static void end(beam_run *r)
     base_free(r->texts);
     base_free(r->best);
     base_free(r->raw);
+    base_free(r->fused);
     base_free(r->value);
     base_free(r->id);
     base_free(r->slot);

@@ -80,6 +80,8 @@ typedef struct beam_run {
     beam_option *best; /* (keep) */
     int n_best;
     float *raw;    /* (V) scores before the filters; NULL: nothing is drawn */
+    float *fused;  /* (V) for an n-gram model; NULL: there is none */
+    bool paired;   /* an encoder-decoder: prompts are no text */
     float *value;  /* (top) scores of a row, */
     int32_t *id;   /* whose they are */
     int32_t *slot; /* (V) and where they are, all 0 between calls */

@@ -1,11 +1,12 @@
 /* beam_step.c - one step of a group of hypotheses: their continuations, what goes on, what ends, and the
  * explanation of it.
  *
- * Only the highest logits come to the host. Rules can only lower them, so the best are still among them as
+ * Only the highest logits come to the host. Rules and n-gram models can only lower them, so the best are still among them as
  * long as enough stay above the lowest that came; otherwise the whole row is fetched. */
 #include <math.h>
 
 #include "infer/beam.h"
+#include "infer/ngram_mix.h"
 #include "infer/stop_strings.h"
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -55,6 +56,11 @@ static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_h
                         gen_tracking *track)
 {
     const gen_sample_at at = place_of(r, t, b);
+    if (r->fused) {
+        const int begin = r->paired ? t->prompt : 0;
+        gen_ngram_fuse(&r->spec->ngram, b->tokens + begin, at.count - begin, x, r->fused);
+        gen_track(track, "n-gram", x);
+    }
     gen_constrain(&r->sampler, &r->spec->sampling, &at, x, track);
     if (group > 0 && r->spec->beam.diversity > 0) {
         diversify(r, t, group, x);

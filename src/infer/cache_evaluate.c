@@ -172,15 +172,6 @@ static by_status on_token(void *user, int32_t token, int32_t next, double nats, 
     return r->filled == BLOCK ? flush(r) : BY_OK;
 }
 
-/* Of a model with a memory the batch is columns of the text; one column keeps its order. */
-static by_perplexity_spec in_order(const by_model *m, const by_perplexity_spec *spec)
-{
-    by_perplexity_spec s = *spec;
-    if (by_model_carries(m) && !s.apart && s.stride == 0)
-        s.batch = 1;
-    return s;
-}
-
 static reader reader_of(const by_model *m, const by_tokenizer *t, const by_continuous_cache *c)
 {
     return (reader){
@@ -189,15 +180,10 @@ static reader reader_of(const by_model *m, const by_tokenizer *t, const by_conti
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-static double mixed_nats(double plain, double cached, double lambda)
-{
-    return cached < 0 ? plain : -log((1 - lambda) * exp(-plain) + lambda * cached);
-}
-
 static by_status add_token(reader *r, double nats, const float *cached, int stride)
 {
     (void)stride;
-    r->nats += mixed_nats(nats, cached ? (double)*cached : -1, r->cache.lambda);
+    r->nats += gen_mixed_nats(nats, cached ? (double)*cached : -1, r->cache.lambda);
     return BY_OK;
 }
 
@@ -210,8 +196,8 @@ by_status gen_cache_perplexity(by_model *m, const by_tokenizer *t, const char *c
     r.token = add_token;
     r.n_thetas = 1;
     r.thetas[0] = spec->cache.theta;
-    const by_perplexity_spec ordered = in_order(m, spec);
-    by_status s = gen_read_windows(m, t, files, count, &ordered, on_token, &r, out);
+    const by_perplexity_spec ordered = gen_in_order(m, spec);
+    by_status s = gen_read_windows(m, t, files, count, &ordered, (gen_listener){on_token, &r, true}, out);
     if (s == BY_OK)
         s = flush(&r);
     if (s == BY_OK)
@@ -242,35 +228,13 @@ static by_status keep_token(reader *r, double nats, const float *cached, int str
     return BY_OK;
 }
 
-static double sum_nats(const reader *r, int theta, double lambda)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < r->tokens; i++)
-        sum += mixed_nats(r->all_plain[i], (double)r->all_cached[i * r->n_thetas + theta], lambda);
-    return sum;
-}
-
-/* The nats are convex in lambda: search by thirds, down to a step of 1/1000. */
-static double best_lambda(const reader *r, int theta)
-{
-    double low = 0, high = 0.999;
-    while (high - low > 1e-3) {
-        const double a = low + (high - low) / 3, b = high - (high - low) / 3;
-        if (sum_nats(r, theta, a) <= sum_nats(r, theta, b))
-            high = b;
-        else
-            low = a;
-    }
-    return round(1000 * (low + high) / 2) / 1000;
-}
-
 static void choose(const reader *r, by_cache_tuning *out)
 {
     int best = 0;
     for (int k = 0; k < r->n_thetas; k++) {
         out->thetas[k] = r->thetas[k];
-        out->lambdas[k] = best_lambda(r, k);
-        out->nats[k] = sum_nats(r, k, out->lambdas[k]);
+        out->lambdas[k] =
+            gen_best_share(r->all_plain, r->all_cached + k, r->n_thetas, r->tokens, &out->nats[k]);
         best = out->nats[k] < out->nats[best] ? k : best;
     }
     out->cache.theta = out->thetas[best];
@@ -293,8 +257,9 @@ by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *f
     r.n_thetas = THETAS;
     for (int k = 1; k < THETAS; k++)
         r.thetas[k] = pow(2, k / 2.0);
-    const by_perplexity_spec ordered = in_order(m, spec);
-    by_status s = gen_read_windows(m, t, files, count, &ordered, on_token, &r, &out->result);
+    const by_perplexity_spec ordered = gen_in_order(m, spec);
+    by_status s =
+        gen_read_windows(m, t, files, count, &ordered, (gen_listener){on_token, &r, true}, &out->result);
     if (s == BY_OK)
         s = flush(&r);
     if (s == BY_OK)

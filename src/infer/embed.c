@@ -1,26 +1,13 @@
 /* embed.c - vectors of texts (banyan/embed.h). All poolings but the largest element are sums of hidden states
  * with weights, which the device computes; the vectors stay there until all of them are done. */
-#include "banyan/embed.h"
+#include "infer/embed.h"
 
 #include <math.h>
 
-#include "banyan/pass.h"
 #include "base/file.h"
-#include "data/rows.h"
-#include "graph/graph.h"
 #include "base/json.h"
-
-struct by_embedder {
-    by_model *model;
-    by_tokenizer *tokenizer;
-    by_passes *passes;
-    data_rows rows;
-    by_pooling pooling;
-    bool normalize;
-    int limit, batch, width;
-    float *weights; /* of a batch */
-    size_t room;
-};
+#include "graph/graph.h"
+#include "infer/picture_passes.h"
 
 /* ---- what a directory says ------------------------------------------------------------------- */
 
@@ -103,21 +90,35 @@ static by_status read_modules(by_embedder *e, const char *dir)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* What turns texts and pictures into inputs, as the model reads them. */
+static by_status open_readers(by_embedder *e, const char *dir)
+{
+    by_pictures p;
+    const bool pictures = by_model_pictures(e->model, &p);
+    if (pictures && !(e->processor = gen_processor_open(e->model, dir)))
+        return base_error_status();
+    if (by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))
+        return base_error_status();
+    return BY_OK;
+}
+
 static by_status open_into(by_embedder *e, by_device *d, const char *dir, const by_embed_spec *spec)
 {
     BY_TRY(read_modules(e, dir));
-    by_model_spec body = {.dtype = spec->dtype, .new_head = true, .task = BY_TASK_FEATURES};
+    by_model_spec body = {
+        .dtype = spec->dtype, .new_head = true, .task = BY_TASK_FEATURES, .adapter_folder = spec->adapter};
     e->model = by_model_open(d, dir, &body);
     if (!e->model)
         return base_error_status();
-    e->tokenizer = by_tokenizer_load(dir);
-    if (!e->tokenizer)
-        return base_error_status();
-    e->width = by_model_width(e->model);
+    BY_TRY(open_readers(e, dir));
+    e->shared = e->tokenizer && e->processor;
+    e->width = e->shared ? by_model_projection(e->model) : by_model_width(e->model);
     if (spec->pooling != BY_POOLING_DEFAULT)
         e->pooling = spec->pooling;
     else if (e->pooling == BY_POOLING_DEFAULT)
-        e->pooling = by_model_reads_last(e->model) ? BY_POOLING_LAST : BY_POOLING_MEAN;
+        e->pooling = e->processor                    ? BY_POOLING_CLS
+                     : by_model_reads_last(e->model) ? BY_POOLING_LAST
+                                                     : BY_POOLING_MEAN;
     if (spec->normalize)
         e->normalize = spec->normalize > 0;
     if (spec->limit > 0)
@@ -126,8 +127,8 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
         e->limit = by_model_context(e->model);
     e->batch = spec->batch > 0 ? spec->batch : strncmp(by_device_name(d), "cpu", 3) == 0 ? 32 : 256;
     e->passes = by_passes_new(e->model, &(by_pass_spec){0}, 64);
-    if (!e->passes)
-        return BY_ERR_MEMORY;
+    if (!e->passes || !e->tokenizer)
+        return e->passes ? BY_OK : BY_ERR_MEMORY;
     return data_rows_init(&e->rows, e->model, e->tokenizer, &(data_rows_spec){.limit = e->limit});
 }
 
@@ -155,6 +156,7 @@ void by_embedder_free(by_embedder *e)
     data_rows_free(&e->rows);
     by_passes_free(e->passes);
     by_tokenizer_free(e->tokenizer);
+    by_processor_free(e->processor);
     by_model_free(e->model);
     base_free(e->weights);
     base_free(e);
@@ -163,6 +165,29 @@ void by_embedder_free(by_embedder *e)
 int by_embedder_width(const by_embedder *e)
 {
     return e->width;
+}
+
+bool by_embedder_reads_texts(const by_embedder *e)
+{
+    return e->tokenizer != NULL;
+}
+
+bool by_embedder_reads_pictures(const by_embedder *e)
+{
+    return e->processor != NULL;
+}
+
+double by_embedder_scale(const by_embedder *e)
+{
+    const by_params *p = by_model_params(e->model);
+    const int i = by_params_find(p, "logit_scale");
+    float value;
+    return i >= 0 && by_params_get(p, i, BY_SLOT_VALUE, &value) == BY_OK ? exp((double)value) : 1;
+}
+
+int by_embedder_channels(const by_embedder *e)
+{
+    return e->processor ? by_processor_channels(e->processor) : 0;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -182,16 +207,22 @@ static float weight_of(by_pooling pooling, int t, int n)
     }
 }
 
+by_status gen_embed_room(by_embedder *e, size_t n)
+{
+    if (n <= e->room)
+        return BY_OK;
+    float *more = base_resize(e->weights, n, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    e->weights = more;
+    e->room = n;
+    return BY_OK;
+}
+
 static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows, int count)
 {
     const size_t cells = (size_t)b->batch * (size_t)b->seq;
-    if (cells > e->room) {
-        float *more = base_resize(e->weights, cells, sizeof *more);
-        if (!more)
-            return BY_ERR_MEMORY;
-        e->weights = more;
-        e->room = cells;
-    }
+    BY_TRY(gen_embed_room(e, cells));
     memset(e->weights, 0, cells * sizeof *e->weights);
     for (int i = 0; i < count; i++) {
         const int n = e->rows.list[rows[i]].count, first = data_rows_start(&e->rows, rows[i], b->seq);
@@ -201,7 +232,7 @@ static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows
     return BY_OK;
 }
 
-static void scale_to_one(float *v, int n)
+void gen_embed_unit(float *v, int n)
 {
     double sum = 0;
     for (int i = 0; i < n; i++)
@@ -234,10 +265,17 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
     return s;
 }
 
+/* The type of vectors on the device. */
+static by_dtype vector_type(const by_embedder *e)
+{
+    const by_dtype type = by_params_dtype(by_model_params(e->model));
+    return e->shared && type != BY_F64 ? BY_F32 : type;
+}
+
 /* Vectors in the order they were computed, on the device, to where they belong. */
 static by_status collect(by_embedder *e, const data_row_groups *groups, const by_memory *kept, float *out)
 {
-    const by_dtype type = by_params_dtype(by_model_params(e->model));
+    const by_dtype type = vector_type(e);
     const size_t width = (size_t)e->width, bytes = width * by_dtype_size(type);
     char *row = base_alloc(bytes * (size_t)e->rows.count);
     by_status s = row ? by_memory_read(kept, 0, row, bytes * (size_t)e->rows.count) : BY_ERR_MEMORY;
@@ -253,12 +291,12 @@ static by_status collect(by_embedder *e, const data_row_groups *groups, const by
 static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_memory *kept,
                             data_row_batch *rows, float *out)
 {
-    const size_t bytes = (size_t)e->width * by_dtype_size(by_params_dtype(by_model_params(e->model)));
+    const size_t bytes = (size_t)e->width * by_dtype_size(vector_type(e));
     for (int g = 0; g < groups->count; g++) {
         const int first = groups->first[g], *list = groups->rows + first;
         BY_TRY(data_rows_group(&e->rows, groups, g, e->batch, rows));
         by_batch b = rows->batch;
-        if (kept) {
+        if (kept && !e->shared) {
             BY_TRY(fill_weights(e, &b, list, rows->rows));
             by_batch_put(&b, "pool_weights", BY_F32, 2, (int64_t[]){b.batch, b.seq}, e->weights);
         }
@@ -267,7 +305,9 @@ static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_me
             return base_error_status();
         BY_TRY(by_pass_run(p, &b));
         if (kept)
-            BY_TRY(by_keep(by_pass_program(p), by_pass_summary(p), kept, (size_t)first * bytes));
+            BY_TRY(by_keep(by_pass_program(p),
+                           e->shared ? by_io_output(by_pass_io(p), "text_embeds") : by_pass_summary(p), kept,
+                           (size_t)first * bytes));
         else
             BY_TRY(largest(e, p, &b, list, rows->rows, out));
     }
@@ -278,6 +318,8 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
 {
     if (!e || (count > 0 && (!texts || !out)))
         return base_fail_missing(e ? "text" : "embedder");
+    if (!e->tokenizer)
+        return base_fail(BY_ERR_ARGUMENT, "a %s reads pictures, not texts", by_model_class(e->model));
     data_row_groups groups = {0};
     data_row_batch rows = {0};
     by_memory *kept = NULL;
@@ -285,9 +327,9 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
     for (int i = 0; i < count; i++)
         BY_TRY(data_rows_add(&e->rows, texts[i], NULL));
     by_status s = data_rows_by_length(&e->rows, e->batch, &groups);
-    if (s == BY_OK && count > 0 && e->pooling != BY_POOLING_MAX) {
+    if (s == BY_OK && count > 0 && (e->shared || e->pooling != BY_POOLING_MAX)) {
         /* a group may be padded to more rows than are left: they land after the last one */
-        const size_t size = by_dtype_size(by_params_dtype(by_model_params(e->model)));
+        const size_t size = by_dtype_size(vector_type(e));
         kept = by_memory_new(by_model_device(e->model),
                              ((size_t)e->rows.count + (size_t)e->batch) * (size_t)e->width * size);
         s = kept ? BY_OK : base_error_status();
@@ -295,7 +337,7 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
     if (s == BY_OK)
         s = run_groups(e, &groups, kept, &rows, out);
     for (int i = 0; s == BY_OK && e->normalize && i < count; i++)
-        scale_to_one(out + (size_t)i * (size_t)e->width, e->width);
+        gen_embed_unit(out + (size_t)i * (size_t)e->width, e->width);
     by_memory_free(kept);
     data_row_groups_free(&groups);
     data_row_batch_free(&rows);

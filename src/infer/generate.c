@@ -6,6 +6,7 @@
 #include "infer/beam.h"
 #include "infer/continuous_cache.h"
 #include "infer/generator.h"
+#include "infer/ngram_mix.h"
 #include "infer/queue.h"
 #include "infer/sample.h"
 #include "infer/stop_strings.h"
@@ -27,6 +28,7 @@ typedef struct run {
     int32_t *ahead;     /* (AHEAD, B) */
     int32_t *again;     /* (B, capacity) sinks and last tokens of a row that starts again; NULL: no sinks */
     gen_recall *recall; /* the continuous caches; NULL: there are none */
+    float *mixed;       /* (V) log-probabilities with an n-gram model; NULL: there is none */
     double started;
     const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
     const int *source_lengths;
@@ -95,6 +97,10 @@ static by_status check_memory(const run *r)
     if (spec->sinks > 0 && (!spec->slide || beams))
         return base_fail(BY_ERR_ARGUMENT, "sinks are for a context that slides, without beams");
     BY_TRY(gen_cache_check(&spec->cache));
+    BY_TRY(gen_ngram_check(&spec->ngram, r->vocab, beams));
+    if (spec->ngram.model && spec->tokenizer &&
+        by_ngram_check_tokenizer(spec->ngram.model, spec->tokenizer) != BY_OK)
+        return base_fail_context("the n-gram model");
     return spec->cache.size && (beams || r->sources || r->generator->whole)
                ? base_fail(BY_ERR_UNSUPPORTED,
                            "the continuous cache is for decoders that keep keys and values, without beams")
@@ -144,6 +150,8 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     r->result->count = r->batch;
     if (r->spec->sinks && !(r->again = base_alloc_zero(rows * (size_t)r->capacity, sizeof *r->again)))
         return BY_ERR_MEMORY;
+    if (r->spec->ngram.model && !(r->mixed = base_alloc_zero((size_t)r->vocab, sizeof *r->mixed)))
+        return BY_ERR_MEMORY;
     if (r->spec->cache.size && !(r->recall = gen_recall_new(r->generator, &r->spec->cache)))
         return BY_ERR_MEMORY;
     BY_TRY(by_generator_keep_top(r->generator, 0));
@@ -164,6 +172,7 @@ static void end(run *r)
     base_free(r->last);
     base_free(r->ahead);
     base_free(r->again);
+    base_free(r->mixed);
     gen_recall_free(r->recall);
 }
 
@@ -273,6 +282,11 @@ static by_status advance(run *r, int row)
         logits = gen_recall_mix(r->recall, row, logits);
     if (!logits)
         return base_error_status();
+    if (r->mixed) {
+        const int begin = r->sources ? out->prompt : 0;
+        gen_ngram_mix(&spec->ngram, out->tokens + begin, out->count - begin, logits, r->vocab, r->mixed);
+        logits = r->mixed;
+    }
     by_explanation why = {.row = row, .step = out->count - out->prompt};
     BY_TRY(
         gen_sample(&r->sampler, &spec->sampling, &at, logits, &token, &logprob, spec->explain ? &why : NULL));
@@ -301,7 +315,7 @@ static by_status advance_all(run *r, int *going)
 /* Nothing but the likeliest token is asked for, so that the host need not see logits. */
 static bool is_plain(const by_generate_spec *spec)
 {
-    return (spec->no_logprobs || !spec->token) && !spec->explain && !spec->cache.size &&
+    return (spec->no_logprobs || !spec->token) && !spec->explain && !spec->cache.size && !spec->ngram.model &&
            spec->sampling.temperature == 0 && !gen_is_constrained(&spec->sampling);
 }
 
@@ -435,11 +449,11 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
         s = base_fail(BY_ERR_ARGUMENT, "%d new tokens do not fit: there is room for %d", spec->max_new_tokens,
                       by_generator_capacity(g));
     for (int i = 0; s == BY_OK && i < count; i++) {
-        starts[i] = sources[i] ? &start : NULL;
+        starts[i] = (spec->pictures ? i < spec->pictures->count : sources[i] != NULL) ? &start : NULL;
         ones[i] = 1;
     }
     if (s == BY_OK)
-        s = by_generator_encode(g, sources, lengths);
+        s = spec->pictures ? by_generator_see(g, spec->pictures) : by_generator_encode(g, sources, lengths);
     if (s == BY_OK)
         s = generate_all(g, sources, lengths, starts, ones, spec, result);
     base_free(starts);
@@ -452,12 +466,17 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
 {
     if (result)
         *result = (by_generate_result){0};
-    if (!g || !prompts || !lengths || !spec || !result)
+    if (!g || !spec || !result || (!spec->pictures && (!prompts || !lengths)))
         return base_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
+    const bool pair = by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ;
+    if (spec->pictures && !pair)
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures",
+                         by_model_class(by_generator_model(g)));
+    if (spec->pictures)
+        prompts = NULL;
     gen_drop_sequences(g);
-    return by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ
-               ? generate_from(g, prompts, lengths, spec, result)
-               : generate_all(g, NULL, NULL, prompts, lengths, spec, result);
+    return pair ? generate_from(g, prompts, lengths, spec, result)
+                : generate_all(g, NULL, NULL, prompts, lengths, spec, result);
 }
 
 void by_generate_result_free(by_generate_result *result)

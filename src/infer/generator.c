@@ -2,6 +2,8 @@
  * fed to it, and what it knows (see banyan/generate.h). */
 #include "infer/generator.h"
 
+#include "model/model.h"
+
 static by_status check_pages(const by_generator_spec *spec)
 {
     const int page = spec->page;
@@ -21,6 +23,8 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
     int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
         return base_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
+    if (m->arch->predicts_itself)
+        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures, not text", by_model_class(m));
     if (spec->batch < 0 || spec->batch > 1 << 20)
         return base_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
     const int room[] = {spec->capacity, spec->source_capacity};
@@ -125,7 +129,15 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
     g->store->rows = g->batch;
     if (!by_model_has_cache(g->model) && !(g->whole = gen_whole_new(g)))
         return base_error_status();
-    return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0);
+    return gen_has_sources(g) ? gen_make_sources(g, spec->source_capacity) : gen_enter_stage(g, 0, 0);
+}
+
+void gen_build(const by_generator *g, by_graph *graph, by_model_io *io)
+{
+    by_adapter *now = by_model_adapter(g->model);
+    by_model_use(g->model, g->adapter);
+    by_model_build(g->model, graph, io);
+    by_model_use(g->model, now);
 }
 
 by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
@@ -136,6 +148,7 @@ by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
     if (!g)
         return NULL;
     g->model = m;
+    g->adapter = by_model_adapter(m);
     if (set_up(g, spec) == BY_OK)
         return g;
     by_generator_free(g);

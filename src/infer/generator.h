@@ -4,6 +4,7 @@
 #ifndef BY_INFER_GENERATOR_H
 #define BY_INFER_GENERATOR_H
 
+#include "banyan/adapter.h"
 #include "banyan/generate.h"
 #include "base/base.h"
 #include "nn/cache.h"
@@ -34,6 +35,7 @@ typedef struct gen_pass {
 /* The programs for sources of one length. */
 typedef struct gen_stage {
     int length; /* S; 0: there are no sources */
+    int height; /* of pictures, which two of one length may differ in; 0: sources are texts */
     gen_pass **passes;
     int n_passes;
     by_program *encoder; /* NULL: not compiled yet */
@@ -95,6 +97,7 @@ typedef struct gen_whole gen_whole;
 
 struct by_generator {
     by_model *model;
+    by_adapter *adapter; /* that the model used when the generator was made; NULL: none */
     int batch, beams, capacity, vocab;
     int n_widths;    /* of gen_widths, those of use with this capacity */
     nn_store *store; /* the memory of keys and values, */
@@ -112,6 +115,9 @@ struct by_generator {
     gen_whole *whole;                /* NULL: the model has a cache */
     struct gen_sequences *sequences; /* NULL: none was added yet */
 };
+
+/* by_model_build with the generator's own adapter, whichever the model uses now. */
+void gen_build(const by_generator *g, by_graph *graph, by_model_io *io);
 
 /* ---- passes (generator_pass.c) ---------------------------------------------------------------- */
 
@@ -136,8 +142,9 @@ void gen_free_top(gen_output *o);
 
 bool gen_has_sources(const by_generator *g);
 by_status gen_make_sources(by_generator *g, int capacity); /* room for them; capacity 0: the context */
-/* The programs for sources of `length` tokens become the present ones; 0: there are no sources. */
-by_status gen_enter_stage(by_generator *g, int length);
+/* The programs for sources of `length` positions, of pictures of this height, become the present ones; 0 and 0: there are no
+ * sources. */
+by_status gen_enter_stage(by_generator *g, int length, int height);
 by_status gen_check_stage(const by_generator *g); /* BY_ERR_ARGUMENT before the first source */
 void gen_free_stage(gen_stage *s);
 

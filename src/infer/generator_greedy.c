@@ -36,7 +36,7 @@ static by_status compile_loop(by_generator *g, gen_pass *p)
     by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE, .cache = &view};
     by_io_feed(&io, "tokens", tokens);
     by_io_feed(&io, "positions", positions);
-    by_model_build(g->model, graph, &io);
+    gen_build(g, graph, &io);
     by_tensor *next = by_argmax(graph, by_io_output(&io, "logits")); /* (B, 1) */
     by_advance(graph, next, tokens, positions, past, by_state(graph, "log", BY_I32, 1, log, l->log),
                by_model_first_position(g->model) + gen_last_place(g));

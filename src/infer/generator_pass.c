@@ -157,7 +157,7 @@ static by_status compile_pass(by_generator *g, gen_pass *p)
     by_io_feed(&io, "tokens", p->tokens);
     by_io_feed(&io, "positions", p->positions);
     by_io_feed(&io, "pick", p->pick);
-    by_model_build(g->model, graph, &io);
+    gen_build(g, graph, &io);
     p->logits = by_output(graph, "logits", by_io_output(&io, "logits"));
     if (g->watch.fed)
         p->features = by_output(graph, "features", by_io_output(&io, "features"));

@@ -17,10 +17,10 @@ static int padded_length(int n)
     return (n + step - 1) / step * step;
 }
 
-by_status gen_enter_stage(by_generator *g, int length)
+by_status gen_enter_stage(by_generator *g, int length, int height)
 {
     for (int i = 0; i < g->n_stages; i++)
-        if (g->stages[i]->length == length) {
+        if (g->stages[i]->length == length && g->stages[i]->height == height) {
             g->now = g->stages[i];
             return BY_OK;
         }
@@ -32,6 +32,7 @@ by_status gen_enter_stage(by_generator *g, int length)
     if (!fresh)
         return BY_ERR_MEMORY;
     fresh->length = length;
+    fresh->height = height;
     g->now = g->stages[g->n_stages++] = fresh;
     return BY_OK;
 }
@@ -39,9 +40,12 @@ by_status gen_enter_stage(by_generator *g, int length)
 by_status gen_make_sources(by_generator *g, int capacity)
 {
     gen_sources *x = &g->sources;
-    x->capacity = capacity ? capacity : by_model_context(g->model);
+    by_pictures p;
+    const bool pictures = by_model_pictures(g->model, &p);
+    const int own = pictures ? by_pictures_positions(&p, p.height, p.width) : by_model_context(g->model);
+    x->capacity = capacity ? capacity : own;
     g->store->sources = g->batch / g->beams;
-    g->store->source_room = padded_length(x->capacity);
+    g->store->source_room = pictures ? x->capacity : padded_length(x->capacity);
     const size_t room = (size_t)(g->store->sources * g->store->source_room);
     x->tokens = base_alloc_zero(room, sizeof *x->tokens);
     x->mask = base_alloc_zero(room, sizeof *x->mask);
@@ -74,9 +78,34 @@ static by_status compile_encoder(by_generator *g, gen_stage *s)
     by_model_io io = {.part = BY_PART_ENCODER, .cache = &view};
     by_io_feed(&io, "source", s->source);
     by_io_feed(&io, "source_mask", s->source_mask);
+    gen_build(g, graph, &io);
+    s->encoder = by_compile(graph, &(by_compile_spec){0});
+    return s->encoder ? BY_OK : base_error_status();
+}
+
+static by_status compile_viewer(by_generator *g, gen_stage *s, int channels, int width)
+{
+    by_graph *graph = by_graph_new(&(by_graph_spec){.params = by_model_params(g->model)});
+    if (!graph)
+        return BY_ERR_MEMORY;
+    const int64_t shape[] = {g->batch / g->beams, channels, s->height, width};
+    s->source = by_input(graph, "pixel_values", BY_F32, 4, shape);
+    by_cache view = {.store = g->store, .source_length = s->length};
+    by_model_io io = {.part = BY_PART_ENCODER, .cache = &view};
+    by_io_feed(&io, "pixel_values", s->source);
     by_model_build(g->model, graph, &io);
     s->encoder = by_compile(graph, &(by_compile_spec){0});
     return s->encoder ? BY_OK : base_error_status();
+}
+
+/* All rows are empty. */
+static void forget_rows(by_generator *g)
+{
+    for (int b = 0; b < g->batch; b++) {
+        by_generator_rewind(g, b, 0);
+        g->rows[b].known = false;
+        g->rows[b].from = b;
+    }
 }
 
 static by_status check_source(const by_generator *g, int i, const int32_t *tokens, int length)
@@ -113,8 +142,9 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
         return base_fail_missing(g ? "source" : "generator");
     const int n = g->batch / g->beams;
     int longest = 1;
-    if (!gen_has_sources(g))
-        return base_fail(BY_ERR_ARGUMENT, "a %s has no encoder", by_model_class(g->model));
+    by_pictures pictures;
+    if (!gen_has_sources(g) || by_model_pictures(g->model, &pictures))
+        return base_fail(BY_ERR_ARGUMENT, "a %s has no encoder of texts", by_model_class(g->model));
     for (int i = 0; i < n; i++)
         if (sources[i]) {
             BY_TRY(check_source(g, i, sources[i], lengths[i]));
@@ -123,7 +153,7 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
     int padded = padded_length(longest); /* within the context, which padding may be longer than */
     if (by_model_is_limited(g->model))
         padded = BY_MIN(padded, by_model_context(g->model));
-    BY_TRY(gen_enter_stage(g, padded));
+    BY_TRY(gen_enter_stage(g, padded, 0));
     gen_stage *s = g->now;
     if (!s->encoder)
         BY_TRY(compile_encoder(g, s));
@@ -132,15 +162,65 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
     BY_TRY(by_write(s->encoder, s->source, g->sources.tokens, bytes));
     BY_TRY(by_write(s->encoder, s->source_mask, g->sources.mask, bytes));
     BY_TRY(by_memory_write(g->sources.seen, 0, g->sources.mask, bytes));
-    for (int b = 0; b < g->batch; b++) {
-        by_generator_rewind(g, b, 0);
-        g->rows[b].known = false;
-        g->rows[b].from = b;
-    }
+    forget_rows(g);
     return by_run(s->encoder);
+}
+
+static by_status check_pictures(const by_generator *g, const by_picture_batch *x, int length)
+{
+    const int n = g->batch / g->beams;
+    if (x->count < 1 || x->count > n)
+        return base_fail(BY_ERR_ARGUMENT, "%d pictures are too %s for %d groups of rows", x->count,
+                         x->count < 1 ? "few" : "many", n);
+    if (length < 1)
+        return base_fail(BY_ERR_ARGUMENT, "a picture of %d x %d pixels is not a whole number of patches",
+                         x->height, x->width);
+    if (length > g->sources.capacity)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a picture of %d x %d pixels has %d positions; there is room for %d", x->height,
+                         x->width, length, g->sources.capacity);
+    return BY_OK;
+}
+
+/* Groups without a picture see a black one. */
+static by_status write_pixels(by_generator *g, const by_picture_batch *x, size_t one)
+{
+    const size_t n = (size_t)(g->batch / g->beams), given = (size_t)x->count;
+    if (given == n)
+        return by_write(g->now->encoder, g->now->source, x->values, n * one * sizeof(float));
+    float *all = base_alloc_zero(n * one, sizeof *all);
+    if (!all)
+        return BY_ERR_MEMORY;
+    memcpy(all, x->values, given * one * sizeof *all);
+    by_status s = by_write(g->now->encoder, g->now->source, all, n * one * sizeof *all);
+    base_free(all);
+    return s;
+}
+
+by_status by_generator_see(by_generator *g, const by_picture_batch *x)
+{
+    by_pictures p;
+    if (!g || !x || !x->values)
+        return base_fail_missing(g ? "picture" : "generator");
+    if (!gen_has_sources(g) || !by_model_pictures(g->model, &p))
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures", by_model_class(g->model));
+    const int length = by_pictures_positions(&p, x->height, x->width);
+    BY_TRY(check_pictures(g, x, length));
+    BY_TRY(gen_enter_stage(g, length, x->height));
+    if (!g->now->encoder)
+        BY_TRY(compile_viewer(g, g->now, p.channels, x->width));
+    const int cells = g->batch / g->beams * length;
+    for (int i = 0; i < cells; i++)
+        g->sources.mask[i] = 1;
+    BY_TRY(write_pixels(g, x, (size_t)p.channels * (size_t)x->height * (size_t)x->width));
+    BY_TRY(by_memory_write(g->sources.seen, 0, g->sources.mask, (size_t)cells * sizeof(int32_t)));
+    forget_rows(g);
+    return by_run(g->now->encoder);
 }
 
 by_status gen_check_stage(const by_generator *g)
 {
-    return g->now ? BY_OK : base_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode)");
+    return g->now
+               ? BY_OK
+               : base_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode, by_generator_see)");
 }

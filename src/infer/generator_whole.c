@@ -155,7 +155,7 @@ static by_status run(by_generator *g, int rows, int length)
     return BY_OK;
 }
 
-by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const int *counts)
+static by_status feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
     gen_whole *w = g->whole;
     int rows = 0, longest = 0;
@@ -178,6 +178,15 @@ by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const in
         if (counts[b] > 0)
             fill_row(g, rows++, b, length);
     return rows ? run(g, rows, length) : BY_OK;
+}
+
+by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const int *counts)
+{
+    by_adapter *now = by_model_adapter(g->model);
+    by_model_use(g->model, g->adapter); /* its own, whichever the model uses now */
+    by_status s = feed(g, tokens, counts);
+    by_model_use(g->model, now);
+    return s;
 }
 
 /* The likeliest token of every active row. */

@@ -1,4 +1,5 @@
 /* model_plan.c - the memory and the work of a model, found by compiling its programs (see banyan/inspect.h). */
+#include "banyan/adapter.h"
 #include "banyan/inspect.h"
 #include "banyan/pass.h"
 #include "graph/graph.h"
@@ -48,8 +49,14 @@ static by_program *compile(const by_model *m, const by_plan_spec *s, by_graph *g
     const bool training = s->mode == BY_PLAN_TRAIN, decoding = s->mode == BY_PLAN_DECODE;
     const int64_t shape[2] = {s->batch, decoding ? 1 : s->seq};
     by_model_io io = {.cache = decoding ? cache : NULL};
-    by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, shape));
-    if (by_model_task(m) == BY_TASK_CLASSIFY || decoding)
+    by_pictures p;
+    if (by_model_pictures(m, &p) && !decoding)
+        by_io_feed(
+            &io, "pixel_values",
+            by_input(g, "pixel_values", BY_F32, 4, (int64_t[]){s->batch, p.channels, p.height, p.width}));
+    if (by_model_vocab(m) > 0)
+        by_io_feed(&io, "tokens", by_input(g, "tokens", BY_I32, 2, shape));
+    if ((by_model_task(m) == BY_TASK_CLASSIFY && by_model_vocab(m) > 0) || decoding)
         by_io_feed(&io, "pick", by_input(g, "pick", BY_I32, 1, shape));
     if (decoding) {
         by_io_feed(&io, "positions", by_input(g, "positions", BY_I32, 2, shape));
@@ -76,13 +83,14 @@ static by_program *compile(const by_model *m, const by_plan_spec *s, by_graph *g
 
 static by_status measure(const by_model *m, const by_plan_spec *s, const by_program *p, by_plan *out)
 {
-    const by_params *params = by_model_params(m);
-    out->weights = by_params_value_bytes(params);
+    const by_params *body = by_model_params(m), *params = by_model_trained(m);
+    const by_adapter *a = by_model_adapter(m);
+    out->weights = by_params_value_bytes(body) + by_params_value_bytes(by_adapter_params(a));
     out->activations = by_program_bytes(p);
     out->flops = by_program_flops(p) / s->batch / (s->mode == BY_PLAN_DECODE ? 1 : s->seq);
     if (s->mode == BY_PLAN_TRAIN) {
         out->gradients = (size_t)by_params_trained(params) * by_dtype_size(gr_acc_type(s->dtype));
-        out->optimizer = by_params_bytes(params) - out->weights - out->gradients;
+        out->optimizer = by_params_bytes(params) - by_params_value_bytes(params) - out->gradients;
     }
     if (s->text)
         out->text = by_program_text(p, s->text == BY_PLAN_DOT);

@@ -17,12 +17,11 @@ typedef struct windows {
     by_pass *pass;
     by_stream *stream;      /* segments follow each other; NULL: windows are apart */
     int32_t *rows, *wanted; /* (batch, seq) */
-    gen_token_fn *heard;    /* hears of each token, or NULL */
-    void *user;
+    gen_listener listener;
     bool each;               /* the loss of each token is read; otherwise the mean of a batch is enough */
     int32_t *ids;            /* (batch, seq): wanted, with any token where none is */
     by_tensor *token_losses; /* (batch, seq) */
-    by_tensor *features;     /* (batch, seq, C), for `heard` */
+    by_tensor *features;     /* (batch, seq, C), where states are wanted */
     float *losses, *states;  /* of a batch: (batch, seq), (batch, seq, C) */
     by_perplexity_result *result;
 } windows;
@@ -137,7 +136,7 @@ static by_tensor *build_losses(void *user, by_graph *g, by_model_io *io)
     windows *w = user;
     by_tensor *losses = token_losses(g, by_io_output(io, "logits"), by_io_input(io, "next"));
     w->token_losses = by_output(g, "token_losses", losses);
-    if (w->heard)
+    if (w->listener.states)
         w->features = by_output(g, "features", by_io_output(io, "features"));
     return by_model_loss(w->model, g, io, by_io_input(io, "targets"), NULL);
 }
@@ -171,7 +170,7 @@ static by_status compile(windows *w)
     s->batch = (int)BY_MIN(s->batch, w->result->windows);
     w->result->seq = s->seq = (int)BY_MIN(s->seq, w->count - 1);
     w->result->stride = s->stride = BY_MIN(s->stride, s->seq);
-    w->each = w->heard || s->bins > 0;
+    w->each = w->listener.token || s->bins > 0;
     BY_TRY(make_rows(w));
     if (w->result->carried && !(w->stream = by_stream_new(w->model, s->batch)))
         return base_error_status();
@@ -179,9 +178,9 @@ static by_status compile(windows *w)
     w->pass = by_pass_new(
         w->model, &like,
         &(by_pass_spec){.loss_alone = true, .loss = w->each ? build_losses : NULL, .loss_user = w});
-    if (w->pass && w->heard)
+    if (w->pass && w->listener.states)
         w->states = base_alloc_zero((size_t)by_elements(w->features), sizeof *w->states);
-    return w->pass && (!w->heard || w->states) ? BY_OK : base_error_status();
+    return w->pass && (!w->listener.states || w->states) ? BY_OK : base_error_status();
 }
 
 /* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Those that the window before has predicted do
@@ -237,9 +236,10 @@ static by_status check_loss(double loss, int64_t window)
 static by_status read_tokens(windows *w, int64_t first)
 {
     const by_perplexity_spec *s = &w->spec;
-    const int width = w->heard ? (int)by_dim(w->features, -1) : 0; /* Reformer's states are twice its width */
+    const int width =
+        w->states ? (int)by_dim(w->features, -1) : 0; /* Reformer's states are twice its width */
     BY_TRY(by_pass_read(w->pass, w->token_losses, w->losses));
-    if (w->heard)
+    if (w->states)
         BY_TRY(by_pass_read(w->pass, w->features, w->states));
     for (int64_t i = 0; i < (int64_t)s->batch * s->seq; i++) {
         const double loss = (double)w->losses[i];
@@ -252,8 +252,9 @@ static by_status read_tokens(windows *w, int64_t first)
             s->bin_nats[bin] += loss;
             s->bin_tokens[bin]++;
         }
-        if (w->heard)
-            BY_TRY(w->heard(w->user, w->rows[i], w->wanted[i], loss, w->states + i * width, width));
+        if (w->listener.token)
+            BY_TRY(w->listener.token(w->listener.user, w->rows[i], w->wanted[i], loss,
+                                     w->states ? w->states + i * width : NULL, width));
     }
     return BY_OK;
 }
@@ -294,10 +295,9 @@ static by_status run(windows *w, const char *const *files, int count)
 }
 
 by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const *files, int count,
-                           const by_perplexity_spec *spec, gen_token_fn *fn, void *user,
-                           by_perplexity_result *out)
+                           const by_perplexity_spec *spec, gen_listener listener, by_perplexity_result *out)
 {
-    windows w = {.spec = *spec, .model = m, .tokenizer = t, .result = out, .heard = fn, .user = user};
+    windows w = {.spec = *spec, .model = m, .tokenizer = t, .result = out, .listener = listener};
     *out = (by_perplexity_result){0};
     by_status s = run(&w, files, count);
     out->plain_nats = out->nats;
@@ -312,11 +312,21 @@ by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const
     return s;
 }
 
+by_perplexity_spec gen_in_order(const by_model *m, const by_perplexity_spec *spec)
+{
+    by_perplexity_spec s = *spec;
+    if (by_model_carries(m) && !s.apart && s.stride == 0)
+        s.batch = 1;
+    return s;
+}
+
 by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                         const by_perplexity_spec *spec, by_perplexity_result *out)
 {
     if (!m || !files || !spec || !out)
         return base_fail_missing(m ? "files, by_perplexity_spec or by_perplexity_result" : "model");
+    if (spec->ngram.model)
+        return gen_ngram_perplexity(m, t, files, count, spec, out);
     return spec->cache.size ? gen_cache_perplexity(m, t, files, count, spec, out)
-                            : gen_read_windows(m, t, files, count, spec, NULL, NULL, out);
+                            : gen_read_windows(m, t, files, count, spec, (gen_listener){0}, out);
 }

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "infer/picture_passes.h"
+
 /* ---- predictors ------------------------------------------------------------------------------ */
 
 by_status gen_predict_check(const by_model *m, by_task task)
@@ -18,8 +20,8 @@ by_status gen_predict_check(const by_model *m, by_task task)
 
 by_predictor *by_predictor_new(by_model *m, const by_tokenizer *t, const by_predictor_spec *spec)
 {
-    if (!m || !t || !spec) {
-        base_fail_missing(!m ? "model" : !t ? "tokenizer" : "by_predictor_spec");
+    if (!m || !spec || (!t && !spec->processor)) {
+        base_fail_missing(!m ? "model" : !spec ? "by_predictor_spec" : "tokenizer");
         return NULL;
     }
     base_error_clear();
@@ -54,6 +56,8 @@ void by_predictor_free(by_predictor *p)
 by_status gen_predict_rows(by_predictor *p, const data_rows_spec *spec, const char *const *texts,
                            const char *const *pairs, int count, data_rows *rows)
 {
+    if (!p->tokenizer)
+        return base_fail(BY_ERR_ARGUMENT, "a %s reads pictures, not texts", by_model_class(p->model));
     BY_TRY(data_rows_init(rows, p->model, p->tokenizer, spec));
     for (int i = 0; i < count; i++)
         BY_TRY(data_rows_add(rows, texts[i], pairs ? pairs[i] : NULL));
@@ -94,8 +98,7 @@ by_status gen_predict_run(by_predictor *p, const data_rows *rows, const gen_pred
     return s;
 }
 
-by_status gen_predict_read(by_predictor *p, const gen_predicted *b, const by_tensor *t, int which,
-                           float **out)
+by_status gen_predict_read(by_predictor *p, by_pass *pass, const by_tensor *t, int which, float **out)
 {
     const size_t n = (size_t)by_elements(t);
     if (n > p->room[which]) {
@@ -106,7 +109,7 @@ by_status gen_predict_read(by_predictor *p, const gen_predicted *b, const by_ten
         p->room[which] = n;
     }
     *out = p->values[which];
-    return by_pass_read(b->pass, t, *out);
+    return by_pass_read(pass, t, *out);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -139,21 +142,27 @@ int gen_places_top(const float *x, int n, int k, int *places)
 
 /* ---- labels of texts ------------------------------------------------------------------------- */
 
+/* Logits of one example to what the problem calls for. */
+static void to_scores(const by_model *m, const float *logits, float *x)
+{
+    const int labels = by_model_labels(m);
+    const by_problem problem = by_model_problem(m);
+    memcpy(x, logits, (size_t)labels * sizeof *x);
+    if (problem == BY_PROBLEM_ONE_LABEL)
+        gen_probabilities(x, labels);
+    for (int k = 0; k < labels && problem == BY_PROBLEM_MANY_LABELS; k++)
+        x[k] = 1 / (1 + expf(-x[k]));
+}
+
 static by_status take_labels(void *user, by_predictor *p, const gen_predicted *b)
 {
     float *scores = user, *logits;
     const int labels = by_model_labels(p->model);
-    const by_problem problem = by_model_problem(p->model);
-    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &logits));
+    BY_TRY(gen_predict_read(p, b->pass, by_io_output(b->io, "logits"), 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)b->count * (size_t)labels));
-    for (int i = 0; i < b->count; i++) {
-        float *x = scores + (size_t)b->rows->list[b->list[i]].example * (size_t)labels;
-        memcpy(x, logits + (size_t)i * (size_t)labels, (size_t)labels * sizeof *x);
-        if (problem == BY_PROBLEM_ONE_LABEL)
-            gen_probabilities(x, labels);
-        for (int k = 0; k < labels && problem == BY_PROBLEM_MANY_LABELS; k++)
-            x[k] = 1 / (1 + expf(-x[k]));
-    }
+    for (int i = 0; i < b->count; i++)
+        to_scores(p->model, logits + (size_t)i * (size_t)labels,
+                  scores + (size_t)b->rows->list[b->list[i]].example * (size_t)labels);
     return BY_OK;
 }
 
@@ -170,4 +179,44 @@ by_status by_predictor_classify(by_predictor *p, const char *const *texts, const
         s = gen_predict_run(p, &rows, &calls, scores);
     data_rows_free(&rows);
     return s;
+}
+
+/* ---- labels of pictures ---------------------------------------------------------------------- */
+
+typedef struct labelling {
+    by_predictor *predictor;
+    float *scores;
+} labelling;
+
+static by_status take_picture_labels(void *user, by_pass *pass, int first, int count)
+{
+    const labelling *l = user;
+    const by_model *m = l->predictor->model;
+    const size_t labels = (size_t)by_model_labels(m);
+    float *logits;
+    BY_TRY(gen_predict_read(l->predictor, pass, by_io_output(by_pass_io(pass), "logits"), 0, &logits));
+    BY_TRY(by_pass_finite(m, logits, (size_t)count * labels));
+    for (int i = 0; i < count; i++)
+        to_scores(m, logits + (size_t)i * labels, l->scores + (size_t)(first + i) * labels);
+    return BY_OK;
+}
+
+by_status by_predictor_classify_pictures(by_predictor *p, const by_picture_set *set, int64_t first, int count,
+                                         float *scores)
+{
+    if (!p || !set || (count > 0 && !scores))
+        return base_fail_missing(!p ? "predictor" : !set ? "dataset" : "array of scores");
+    if (!p->spec.processor)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the predictor was made for texts: it has no processor of pictures");
+    BY_TRY(gen_predict_check(p->model, BY_TASK_CLASSIFY));
+    labelling l = {p, scores};
+    return gen_pictures_run(
+        &(gen_pictures_spec){.model = p->model,
+                             .processor = p->spec.processor,
+                             .batch = p->spec.batch,
+                             .cancelled = p->spec.cancelled,
+                             .cancel_user = p->spec.user},
+        &(gen_picture_passes){.passes = p->passes, .take = take_picture_labels, .user = &l}, set, first,
+        count);
 }

@@ -41,8 +41,7 @@ by_status gen_predict_rows(by_predictor *p, const data_rows_spec *spec, const ch
 by_status gen_predict_run(by_predictor *p, const data_rows *rows, const gen_predict_calls *calls, void *user);
 /* An output of the batch as floats, valid until the next batch. which: 0 or 1, of the two that can be held.
  */
-by_status gen_predict_read(by_predictor *p, const gen_predicted *b, const by_tensor *t, int which,
-                           float **out);
+by_status gen_predict_read(by_predictor *p, by_pass *pass, const by_tensor *t, int which, float **out);
 
 /* Logits to probabilities, in place. */
 void gen_probabilities(float *x, int n);

@@ -20,7 +20,7 @@ static by_status take_beam(answering *a, by_predictor *p, const gen_predicted *b
 {
     const int starts = (int)by_dim(beam, 1), width = (int)by_dim(beam, 2);
     float *values;
-    BY_TRY(gen_predict_read(p, b, beam, 1, &values));
+    BY_TRY(gen_predict_read(p, b->pass, beam, 1, &values));
     BY_TRY(by_pass_finite(p->model, values, (size_t)b->count * (size_t)(starts * width)));
     for (int i = 0; i < b->count; i++)
         data_best_look_beam(&a->best[b->rows->list[b->list[i]].example], b->rows, b->list[i],
@@ -36,8 +36,8 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     by_tensor *second = by_io_output(b->io, "second");
     if (by_rank(second) == 3)
         return take_beam(a, p, b, second);
-    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &starts));
-    BY_TRY(gen_predict_read(p, b, second, 1, &ends));
+    BY_TRY(gen_predict_read(p, b->pass, by_io_output(b->io, "logits"), 0, &starts));
+    BY_TRY(gen_predict_read(p, b->pass, second, 1, &ends));
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
         const int seq = b->batch->seq, first = data_rows_start(b->rows, b->list[i], seq);

@@ -109,7 +109,7 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     filling *f = user;
     const int vocab = by_model_vocab(p->model), top = f->out->top;
     float *logits;
-    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &logits));
+    BY_TRY(gen_predict_read(p, b->pass, by_io_output(b->io, "logits"), 0, &logits));
     BY_TRY(by_pass_finite(p->model, logits, (size_t)f->picks * (size_t)vocab));
     for (int n = 0, mask = 0; n < f->picks; n++) {
         const int row = f->pick[n] / b->batch->seq;

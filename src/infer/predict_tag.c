@@ -46,7 +46,7 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
     tagging *g = user;
     const int labels = by_model_labels(p->model);
     float *logits;
-    BY_TRY(gen_predict_read(p, b, by_io_output(b->io, "logits"), 0, &logits));
+    BY_TRY(gen_predict_read(p, b->pass, by_io_output(b->io, "logits"), 0, &logits));
     for (int i = 0; i < b->count; i++) {
         const data_row *row = &b->rows->list[b->list[i]];
         by_tagged *to = g->out->tokens + g->at[b->list[i]];

@@ -1,6 +1,6 @@
 /* rewrite.c - texts out of texts (see banyan/rewrite.h): encode, sort by length, generate in batches, decode.
  */
-#include "banyan/rewrite.h"
+#include "infer/rewrite.h"
 
 #include <stdlib.h>
 
@@ -9,15 +9,6 @@
 enum { BATCH = 32 };
 enum { MORE = 32 }; /* tokens that a text may have beyond twice its source */
 enum { FEW = 64 };  /* tokens of a source that there is room for at least */
-
-struct by_rewriter {
-    by_model *model;
-    const by_tokenizer *tokenizer;
-    by_rewriter_spec spec;
-    by_generator *generator;             /* NULL: not made yet */
-    int rows, capacity, source_capacity; /* what that one is for */
-    int done;                            /* texts of earlier runs: each draws random numbers of its own */
-};
 
 /* A source on its way. */
 typedef struct item {
@@ -93,7 +84,8 @@ static bool is_blank(const char *text)
 /* A source ends with the end-of-text token, whether or not the tokenizer puts one there. */
 static by_status encode(const by_rewriter *r, const char *text, item *out)
 {
-    const int eos = by_model_eos(r->model), limit = by_rewriter_most(r);
+    const int own = by_tokenizer_source_eos(r->tokenizer), limit = by_rewriter_most(r);
+    const int eos = own == by_tokenizer_eos(r->tokenizer) ? by_model_eos(r->model) : own;
     char *whole = base_sprintf("%s%s", r->spec.prefix ? r->spec.prefix : "", text);
     if (!whole)
         return BY_ERR_MEMORY;
@@ -133,8 +125,7 @@ static int gen_length(const void *a, const void *b)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* How long a text may become: not a matter of what else is in its batch. */
-static int new_tokens(const by_rewriter *r, int source)
+int gen_rewriter_tokens(const by_rewriter *r, int source)
 {
     const by_generate_spec *spec = &r->spec.generate;
     const int asked = spec->max_new_tokens, limit = by_model_context(r->model);
@@ -143,14 +134,9 @@ static int new_tokens(const by_rewriter *r, int source)
     return by_model_is_limited(r->model) || !asked ? BY_MIN(wanted, limit) : wanted;
 }
 
-/* A generator for `count` sources, with room for the longest and for its output. */
-static by_status need_room(by_rewriter *r, int count, int longest)
+by_status gen_rewriter_room(by_rewriter *r, int count, int source, int capacity)
 {
-    const int beams = BY_MAX(r->spec.generate.beam.width, 1);
-    const int source = by_model_is_limited(r->model)
-                           ? BY_MIN(BY_MAX(longest, FEW), by_model_context(r->model))
-                           : BY_MAX(longest, FEW);
-    const int capacity = new_tokens(r, source), rows = BY_MIN(count, r->spec.batch);
+    const int beams = BY_MAX(r->spec.generate.beam.width, 1), rows = BY_MIN(count, r->spec.batch);
     if (r->generator && r->rows >= rows && r->source_capacity >= source && r->capacity >= capacity)
         return BY_OK;
     by_generator_free(r->generator);
@@ -164,7 +150,16 @@ static by_status need_room(by_rewriter *r, int count, int longest)
     return r->generator ? BY_OK : base_error_status();
 }
 
-static by_status take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
+/* The same for texts, of which the longest has this many tokens. */
+static by_status need_room(by_rewriter *r, int count, int longest)
+{
+    const int source = by_model_is_limited(r->model)
+                           ? BY_MIN(BY_MAX(longest, FEW), by_model_context(r->model))
+                           : BY_MAX(longest, FEW);
+    return gen_rewriter_room(r, count, source, gen_rewriter_tokens(r, source));
+}
+
+by_status gen_rewriter_take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
 {
     out->score = g->score;
     out->cut = cut;
@@ -187,17 +182,18 @@ static by_status run_batch(by_rewriter *r, const item *items, int count, by_rewr
     for (int i = 0; s == BY_OK && i < count; i++) {
         sources[i] = items[i].ids.data;
         lengths[i] = (int)items[i].ids.count;
-        limits[i] = new_tokens(r, lengths[i]);
+        limits[i] = gen_rewriter_tokens(r, lengths[i]);
         samples[i] = spec.first_sample + r->done + items[i].at;
     }
-    spec.max_new_tokens = new_tokens(r, (int)items[0].ids.count); /* the longest */
+    spec.max_new_tokens = gen_rewriter_tokens(r, (int)items[0].ids.count); /* the longest */
     spec.limits = limits;
     spec.samples = samples;
     if (s == BY_OK)
         s = by_generate(r->generator, sources, lengths, &spec, &result);
     for (int i = 0; i < count && s == BY_OK; i++)
         for (int k = 0; k < returned && s == BY_OK; k++)
-            s = take(r, &result.rows[i * returned + k], items[i].cut, &out[items[i].at * returned + k]);
+            s = gen_rewriter_take(r, &result.rows[i * returned + k], items[i].cut,
+                                  &out[items[i].at * returned + k]);
     by_generate_result_free(&result);
     base_free(sources);
     base_free(lengths);
@@ -212,7 +208,8 @@ static by_status run_all(by_rewriter *r, const char *const *texts, int count, it
     for (int i = 0; i < count; i++) {
         if (is_blank(texts[i])) {
             for (int k = 0; k < by_rewriter_returned(r); k++)
-                BY_TRY(take(r, &(by_generation){0}, false, &out[i * by_rewriter_returned(r) + k]));
+                BY_TRY(
+                    gen_rewriter_take(r, &(by_generation){0}, false, &out[i * by_rewriter_returned(r) + k]));
             continue;
         }
         items[used].at = i;

@@ -175,6 +175,7 @@ static by_status open_rewriter(evaluation *e, by_model *m, const by_tokenizer *t
     spec.generate.max_new_tokens = BY_MIN(by_rewrite_defaults_most(d, 1), by_model_context(m));
     spec.generate.sampling.min_new_tokens = by_rewrite_defaults_least(d, 1);
     spec.generate.sampling.temperature = 0;
+    spec.generate.ngram = o->ngram;
     e->rewriter = by_rewriter_new(m, t, &spec);
     return e->rewriter ? BY_OK : base_error_status();
 }

@@ -5,16 +5,33 @@
 #include "banyan/evaluate.h"
 
 /* Hears of each predicted token in the order of the text: the token before it, the token, -log p under the model, and
- * the hidden state (C) that predicted it. */
+ * the hidden state (C) that predicted it, or NULL. */
 typedef by_status gen_token_fn(void *user, int32_t token, int32_t next, double nats, const float *state,
                                int width);
-/* Reads the files as by_perplexity() does without a cache. fn may be NULL. */
+/* Who listens. */
+typedef struct gen_listener {
+    gen_token_fn *token; /* NULL: nobody */
+    void *user;
+    bool states; /* hidden states are wanted */
+} gen_listener;
+/* Reads the files as by_perplexity() does without a cache. */
 by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const *files, int count,
-                           const by_perplexity_spec *spec, gen_token_fn *fn, void *user,
-                           by_perplexity_result *out);
+                           const by_perplexity_spec *spec, gen_listener listener, by_perplexity_result *out);
+/* The same spec for who depends on the order of the text: of a model with a memory the batch is columns of the text, and one column
+ * keeps its order. */
+by_perplexity_spec gen_in_order(const by_model *m, const by_perplexity_spec *spec);
+
+/* Of -log p under a model and p under another, (count) each with a stride: the share of the other that gives the fewest
+ * nats, to three digits, and these nats. A negative p stands for none: the model is then alone. */
+double gen_best_share(const double *nats, const float *other, int64_t stride, int64_t count, double *least);
+double gen_mixed_nats(double nats, double other, double share);
 
 /* by_perplexity() with a continuous cache (cache_evaluate.c). */
 by_status gen_cache_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
+                               const by_perplexity_spec *spec, by_perplexity_result *out);
+
+/* by_perplexity() with an n-gram model (mix_evaluate.c). */
+by_status gen_ngram_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_perplexity_result *out);
 
 #endif

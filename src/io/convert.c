@@ -99,6 +99,30 @@ static void choose(job *j, const by_weight **chosen)
     j->count = n;
 }
 
+/* The old names are those of the file, so that names can be exchanged. */
+static by_status rename_tensor(job *j, const char *rename)
+{
+    const char *sign = strchr(rename, '='), *to = sign ? sign + 1 : "";
+    const size_t size = sign ? (size_t)(sign - rename) : 0;
+    if (!*to)
+        return base_fail(BY_ERR_ARGUMENT, "\"%s\" is not OLD=NEW", io_show(rename).text);
+    for (int i = 0; i < j->count; i++) {
+        const char *name = ((const by_weight *)j->list[i].data)->name;
+        if (strlen(name) == size && memcmp(name, rename, size) == 0) {
+            j->list[i].name = to;
+            return BY_OK;
+        }
+    }
+    return base_fail(BY_ERR_ARGUMENT, "%s: there is no tensor of that name", io_show(rename).text);
+}
+
+static by_status rename_tensors(job *j)
+{
+    for (int k = 0; k < j->spec->rename_count; k++)
+        BY_TRY(rename_tensor(j, j->spec->renames[k]));
+    return io_weights_sort(j->list, j->count, "after renaming", BY_ERR_ARGUMENT);
+}
+
 /* Determines types, sizes, and the file of each tensor. */
 static by_status plan(job *j, const by_weight *const *chosen)
 {
@@ -117,6 +141,8 @@ static by_status plan(job *j, const by_weight *const *chosen)
         r->bytes_in += chosen[i]->bytes;
         r->elements += (int64_t)(e->bytes / by_dtype_size(e->dtype));
     }
+    if (spec->rename_count)
+        BY_TRY(rename_tensors(j));
     size_t limit = spec->shard_bytes > 0 ? (size_t)spec->shard_bytes : SIZE_MAX;
     r->files = io_shards_plan(j->list, j->count, limit, j->shard);
     return BY_OK;
@@ -218,6 +244,21 @@ static by_status write_config(const job *j, const char *from, const char *dir)
     return s;
 }
 
+/* Writes the configuration that the new names imply, if there is none. */
+static by_status infer_config(const job *j, const char *path)
+{
+    by_weights named = {.list = base_alloc_zero((size_t)j->count + 1, sizeof *named.list), .count = j->count};
+    if (!named.list)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < j->count; i++) {
+        named.list[i] = *(const by_weight *)j->list[i].data;
+        named.list[i].name = j->list[i].name;
+    }
+    by_status s = base_file_exists(path) ? BY_OK : io_recurrent_config(&named, path);
+    base_free(named.list);
+    return s;
+}
+
 static by_status write_folder(job *j, const char *in, const char *dir)
 {
     BY_TRY(base_dir_make(dir));
@@ -228,9 +269,7 @@ static by_status write_folder(job *j, const char *in, const char *dir)
         BY_TRY(by_companions_copy(in, dir));
     }
     char *config = base_path_join(dir, "config.json");
-    by_status s = !config                    ? BY_ERR_MEMORY
-                  : base_file_exists(config) ? BY_OK
-                                             : io_recurrent_config(j->in, config);
+    by_status s = config ? infer_config(j, config) : BY_ERR_MEMORY;
     base_free(config);
     return s == BY_OK ? base_dir_sync(dir) : s;
 }

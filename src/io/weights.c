@@ -74,8 +74,9 @@ static by_weights *weights_new(void)
 
 static by_status read_any(by_weights *s, const uint8_t *bytes, size_t size, const char *what)
 {
-    return io_torch_is(bytes, size) ? io_torch_read(s, bytes, size, what)
-                                    : io_safetensors_read(s, bytes, size, what);
+    return io_npz_is(bytes, size)     ? io_npz_read(s, bytes, size, what)
+           : io_torch_is(bytes, size) ? io_torch_read(s, bytes, size, what)
+                                      : io_safetensors_read(s, bytes, size, what);
 }
 
 static by_weights *open_file(const char *path)

@@ -27,6 +27,11 @@ struct by_weights {
 by_status io_safetensors_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what);
 by_status io_torch_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what);
 
+by_status io_npz_read(by_weights *s, const uint8_t *bytes, size_t size, const char *what);
+
+/* Returns true if the bytes start like an archive of NumPy arrays. */
+bool io_npz_is(const uint8_t *bytes, size_t size);
+
 /* Returns true if the bytes start like a PyTorch file. */
 bool io_torch_is(const uint8_t *bytes, size_t size);
 

@@ -9,13 +9,66 @@
 #include "base/json.h"
 #include "model/model.h"
 
+/* ---- nested configurations ------------------------------------------------------------------- */
+
+/* The configuration inside of `json` that a key "part.key" belongs to, and in *key what is left of it. NULL: there is none. */
+static cJSON *part_of(const cJSON *json, const char **key)
+{
+    const char *dot = strchr(*key, '.');
+    char part[64];
+    if (!dot)
+        return (cJSON *)json;
+    base_format(part, sizeof part, "%.*s", (int)(dot - *key), *key);
+    *key = dot + 1;
+    return cJSON_GetObjectItemCaseSensitive(json, part);
+}
+
+/* The same to write into: it is made if there is none. */
+static cJSON *make_part(cJSON *json, const char **key)
+{
+    const char *full = *key;
+    cJSON *part = part_of(json, key);
+    if (cJSON_IsObject(part))
+        return part;
+    char name[64];
+    base_format(name, sizeof name, "%.*s", (int)(*key - full - 1), full);
+    part = cJSON_CreateObject();
+    return part && base_json_put(json, name, part) ? part : NULL;
+}
+
+/* Whether a key names a nested configuration. */
+static bool is_part(const arch_family *a, const char *key)
+{
+    const size_t n = strlen(key);
+    for (int i = 0; i < a->n_fields; i++)
+        if (strncmp(a->fields[i].key, key, n) == 0 && a->fields[i].key[n] == '.')
+            return true;
+    return false;
+}
+
+static by_status check_parts(const by_model *m)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, m->json)
+    {
+        if (is_part(m->arch, item->string) && !cJSON_IsObject(item) && !cJSON_IsNull(item))
+            return base_fail(BY_ERR_FORMAT, "config.json: \"%s\" is no object", item->string);
+    }
+    return BY_OK;
+}
+
 /* ---- config.json to struct and back ---------------------------------------------------------- */
 
-static by_status read_field(const cJSON *json, const arch_field *f, char *at)
+static by_status read_field(const cJSON *whole, const arch_field *field, char *at)
 {
+    static const cJSON nothing = {.type = cJSON_Object};
     int64_t i;
     double d;
     const char *s;
+    arch_field leaf = *field;
+    const arch_field *f = &leaf;
+    const cJSON *json = part_of(whole, &leaf.key);
+    json = json ? json : &nothing;
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->key);
     switch (f->kind) {
     case ARCH_FIELD_INT:
@@ -84,8 +137,13 @@ static bool is_written(const cJSON *json, const arch_field *f, const char *at)
     return read_field(json, f, (char *)&there) == BY_OK && memcmp(&there, at, size) == 0;
 }
 
-static bool write_field(cJSON *json, const arch_field *f, const char *at)
+static bool write_field(cJSON *whole, const arch_field *field, const char *at)
 {
+    arch_field leaf = *field;
+    const arch_field *f = &leaf;
+    cJSON *json = make_part(whole, &leaf.key);
+    if (!json)
+        return false;
     switch (f->kind) {
     case ARCH_FIELD_INT:
         /* "as specified by the architecture" */
@@ -142,23 +200,37 @@ static bool is_neutral(const cJSON *value, const char *neutral)
 
 /* A key must not ask for anything that would change the result and is not honoured. Keys that are unknown to
  * the reference's configuration too are tolerated. */
-static by_status check_keys(const by_model *m, const by_model_spec *spec)
+static by_status check_key(const by_model *m, const by_model_spec *spec, const char *key, const cJSON *item)
 {
     const by_task task = spec->new_head && spec->task != BY_TASK_DEFAULT ? spec->task : m->task;
-    const cJSON *item;
+    const arch_key *k = arch_key_find(m->arch, key);
+    if (!k || !k->neutral || (k->training && !spec->training) ||
+        (k->tasks && !(k->tasks & ARCH_TASK_BIT(task))) || is_neutral(item, k->neutral))
+        return BY_OK;
+    base_buf text = {0};
+    base_json_print(&text, item, false);
+    by_status s =
+        base_fail(BY_ERR_UNSUPPORTED, "config.json: \"%s\" is %.60s, but %s supports only %s%s", key,
+                  text.data ? text.data : "?", m->arch->title, k->neutral, k->training ? " in training" : "");
+    base_buf_free(&text);
+    return s;
+}
+
+static by_status check_keys(const by_model *m, const by_model_spec *spec)
+{
+    const cJSON *item, *inner;
     cJSON_ArrayForEach(item, m->json)
     {
-        const arch_key *k = arch_key_find(m->arch, item->string);
-        if (!k || !k->neutral || (k->training && !spec->training) ||
-            (k->tasks && !(k->tasks & ARCH_TASK_BIT(task))) || is_neutral(item, k->neutral))
+        if (!is_part(m->arch, item->string)) {
+            BY_TRY(check_key(m, spec, item->string, item));
             continue;
-        base_buf text = {0};
-        base_json_print(&text, item, false);
-        by_status s = base_fail(BY_ERR_UNSUPPORTED, "config.json: \"%s\" is %.60s, but %s supports only %s%s",
-                                item->string, text.data ? text.data : "?", m->arch->title, k->neutral,
-                                k->training ? " in training" : "");
-        base_buf_free(&text);
-        return s;
+        }
+        cJSON_ArrayForEach(inner, item)
+        {
+            char key[128];
+            base_format(key, sizeof key, "%s.%s", item->string, inner->string);
+            BY_TRY(check_key(m, spec, key, inner));
+        }
     }
     return BY_OK;
 }
@@ -236,8 +308,8 @@ static by_status unknown_class(const by_model *m, const char *name)
     for (int t = 0; t < BY_TASK_COUNT; t++)
         if (m->arch->classes[t])
             base_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
-    if (m->arch->beam_class)
-        base_buf_printf(&known, ", %s", m->arch->beam_class);
+    if (m->arch->other.name)
+        base_buf_printf(&known, ", %s", m->arch->other.name);
     by_status s = base_fail(BY_ERR_UNSUPPORTED,
                             "config.json: unsupported class \"%s\" in architectures; %s supports: %s",
                             io_show(name).text, m->arch->family, known.data ? known.data : "");
@@ -258,8 +330,8 @@ static by_status class_name(const by_model *m, const char **out)
 
 static bool task_of_class(const arch_family *a, const char *name, by_task *out)
 {
-    bool found = a->beam_class && strcmp(a->beam_class, name) == 0;
-    *out = found ? BY_TASK_ANSWER : *out;
+    bool found = a->other.name && strcmp(a->other.name, name) == 0;
+    *out = found ? a->other.task : *out;
     for (int t = 0; t < BY_TASK_COUNT; t++)
         if (a->classes[t] && strcmp(a->classes[t], name) == 0) {
             *out = (by_task)t;
@@ -342,13 +414,21 @@ static by_status find_arch(by_model *m)
                 : base_fail(BY_ERR_FORMAT, "config.json has neither model_type nor architectures");
 }
 
+/* The same, and where the key is absent that of the nested configuration of the texts. */
+static int token_in(const by_model *m, const char *key, int fallback)
+{
+    const cJSON *part =
+        m->arch->text_part ? cJSON_GetObjectItemCaseSensitive(m->json, m->arch->text_part) : NULL;
+    return token_of(m->json, key, token_of(part, key, fallback));
+}
+
 static void read_tokens(by_model *m)
 {
     const int vocab = (int)arch_config_get(m->arch, m->config, ARCH_ROLE_VOCAB);
     const arch_token_ids *ids = &m->arch->tokens;
-    m->eos = token_of(m->json, "eos_token_id", ids->eos < vocab ? ids->eos : -1);
-    m->pad = token_of(m->json, "pad_token_id", ids->pad < vocab ? ids->pad : -1);
-    m->start = token_of(m->json, "decoder_start_token_id", ids->start < vocab ? ids->start : -1);
+    m->eos = token_in(m, "eos_token_id", ids->eos < vocab ? ids->eos : -1);
+    m->pad = token_in(m, "pad_token_id", ids->pad < vocab ? ids->pad : -1);
+    m->start = token_in(m, "decoder_start_token_id", ids->start < vocab ? ids->start : -1);
 }
 
 by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec)
@@ -365,6 +445,7 @@ by_status model_config_read(by_model *m, const char *dir, const by_model_spec *s
     if (!m->config)
         return BY_ERR_MEMORY;
     BY_TRY(rename_aliases(m));
+    BY_TRY(check_parts(m));
     for (int i = 0; i < m->arch->n_fields; i++)
         BY_TRY(read_field(m->json, &m->arch->fields[i], (char *)m->config + m->arch->fields[i].offset));
     read_tokens(m);
@@ -435,13 +516,14 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
         if (!m->json || !is_written(m->json, f, at)) /* an unchanged value keeps its spelling and its type */
             ok = write_field(json, f, at);
     }
-    if (ok && !m->json)
+    const bool tokens = arch_has(m->arch, ARCH_ROLE_VOCAB) && !arch_has(m->arch, ARCH_ROLE_EOS);
+    if (ok && !m->json && tokens)
         ok = model_config_put_token(json, "bos_token_id", m->eos) &&
              (cJSON_HasObjectItem(json, "tie_word_embeddings") ||
               base_json_put(json, "tie_word_embeddings", cJSON_CreateTrue()));
-    if (ok && (!m->json || token_of(m->json, "eos_token_id", m->arch->tokens.eos) != m->eos))
+    if (ok && tokens && (!m->json || token_of(m->json, "eos_token_id", m->arch->tokens.eos) != m->eos))
         ok = model_config_put_token(json, "eos_token_id", m->eos);
-    if (ok && !m->json && !arch_has(m->arch, ARCH_ROLE_PAD) && m->pad != m->arch->tokens.pad)
+    if (ok && tokens && !m->json && !arch_has(m->arch, ARCH_ROLE_PAD) && m->pad != m->arch->tokens.pad)
         ok = model_config_put_token(json, "pad_token_id", m->pad);
     if (ok && m->task == BY_TASK_SEQ2SEQ)
         ok = model_config_put_token(json, "decoder_start_token_id", m->start) &&

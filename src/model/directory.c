@@ -1,6 +1,7 @@
 /* directory.c - models as HuggingFace directories: config.json, model.safetensors, generation_config.json. */
-#include "model/model.h"
+#include "model/adapter.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,19 +11,30 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Declares every parameter by building the model once over inputs of one element. */
-static by_status declare(by_model *m)
+/* The size of an axis of an input by its letter: a picture has the model's, every other axis has one element. */
+static int64_t axis_size(const by_pictures *p, char letter)
+{
+    return letter == 'C' ? p->channels : letter == 'H' ? p->height : letter == 'W' ? p->width : 1;
+}
+
+by_status model_declare(by_model *m)
 {
     by_graph *g = by_graph_new(&(by_graph_spec){.params = m->params});
     if (!g)
         return BY_ERR_MEMORY;
     by_model_io io = {0};
     const by_input_info *in;
-    for (int i = 0; (in = by_model_input(m, i)); i++)
-        if (in->required || strcmp(in->name, "pick") == 0)
-            by_io_feed(&io, in->name,
-                       by_input(g, in->name, in->type, (int)strlen(in->axes),
-                                (int64_t[BY_MAX_RANK]){1, 1, 1, 1, 1, 1}));
+    by_pictures pictures;
+    by_model_pictures(m, &pictures);
+    for (int i = 0; (in = by_model_input(m, i)); i++) {
+        int64_t shape[BY_MAX_RANK];
+        const int rank = (int)strlen(in->axes);
+        for (int k = 0; k < rank; k++)
+            shape[k] = axis_size(&pictures, in->axes[k]);
+        if (in->required || strcmp(in->name, "pick") == 0 || strcmp(in->name, "tokens") == 0 ||
+            strcmp(in->name, "pixel_values") == 0) /* a model of both reads one or the other */
+            by_io_feed(&io, in->name, by_input(g, in->name, in->type, rank, shape));
+    }
     by_model_build(m, g, &io);
     by_status s = by_graph_status(g);
     gr_params_find_weights(m->params, g);
@@ -58,10 +70,20 @@ static by_status check_task(const by_model *m)
     return BY_OK;
 }
 
-static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
+/* The path of a directory from the root on, for folders of adapters, which may be elsewhere. */
+static by_status keep_dir(by_model *m, const char *dir)
+{
+    char path[PATH_MAX];
+    m->dir = base_strdup(realpath(dir, path) ? path : dir);
+    return m->dir ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* config.json is in one directory, the weights may be in another. */
+static by_status open_body(by_model *m, const char *config, const char *dir, const by_model_spec *spec)
 {
     bool own_task = spec->new_head && spec->task != BY_TASK_DEFAULT;
-    BY_TRY(model_config_read(m, dir, spec));
+    BY_TRY(keep_dir(m, dir));
+    BY_TRY(model_config_read(m, config, spec));
     if (own_task) {
         model_strings_free(m->label_names, m->labels);
         m->label_names = NULL;
@@ -74,12 +96,80 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
     if (!file)
         return base_error_status();
     model_head_find(m, file);
-    by_status s = declare(m);
+    by_status s = model_declare(m);
     if (s == BY_OK)
         s = model_load(m, file, spec);
     if (m->file != file)
         by_weights_free(file);
     return s;
+}
+
+/* How to open the body of an adapter: the head is the adapter's where the model has none or another. */
+static by_status spec_of_body(const char *dir, bool configured, by_model_spec *spec)
+{
+    spec->training = false;
+    spec->adapter = NULL;
+    if (spec->new_head)
+        return BY_OK;
+    spec->new_head = true;
+    spec->task = BY_TASK_DEFAULT;
+    if (configured)
+        return BY_OK;
+    cJSON *json = model_adapter_read_config(dir);
+    if (!json)
+        return base_error_status();
+    const by_task task = model_adapter_task(json);
+    if (model_has_labels(task))
+        spec->labels = model_adapter_labels(dir);
+    if ((model_has_labels(task) && spec->labels > 0) || task == BY_TASK_ANSWER)
+        spec->task = task;
+    cJSON_Delete(json);
+    return BY_OK;
+}
+
+/* A model and the adapter in a folder. base NULL: the model that the adapter is for. */
+static by_status open_adapted(by_model *m, const char *dir, const char *base, const by_model_spec *spec)
+{
+    by_model_spec body = *spec;
+    char *own = base ? base_strdup(base) : by_adapter_base(dir);
+    char *config = own ? base_path_join(dir, "config.json") : NULL;
+    const bool configured = config && base_file_exists(config);
+    by_status s = config ? spec_of_body(dir, configured, &body) : base_error_status();
+    if (s == BY_OK)
+        s = open_body(m, configured ? dir : own, own, &body);
+    base_free(own);
+    base_free(config);
+    if (s == BY_OK && !by_adapter_open(m, dir, spec->training))
+        s = base_error_status();
+    return s;
+}
+
+/* What is trained, and how, is the adapter's affair. */
+static by_status check_frozen(const by_model_spec *spec)
+{
+    if (spec->training &&
+        (spec->freeze || spec->stochastic_rounding || (spec->layer_decay != 0 && spec->layer_decay != 1)))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "with an adapter the whole model is frozen: no frozen layers, no layer decay, no "
+                         "stochastic rounding");
+    return BY_OK;
+}
+
+static by_status open_into(by_model *m, const char *dir, const by_model_spec *spec)
+{
+    by_model_spec body = *spec;
+    const bool folder = model_adapter_is_folder(dir);
+    if ((folder || spec->adapter_folder) && (spec->adapter || (folder && spec->adapter_folder)))
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has an adapter: merge it before another is added");
+    if (folder || spec->adapter_folder || spec->adapter)
+        BY_TRY(check_frozen(spec));
+    if (folder || spec->adapter_folder)
+        return open_adapted(m, folder ? dir : spec->adapter_folder, folder ? NULL : dir, spec);
+    body.training = spec->training && !spec->adapter;
+    BY_TRY(open_body(m, dir, dir, &body));
+    if (spec->adapter && !by_adapter_new(m, spec->adapter, spec->training))
+        return base_error_status();
+    return BY_OK;
 }
 
 by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec)
@@ -146,8 +236,11 @@ static by_status set_vocabularies(const arch_family *a, void *config, const by_m
 static by_status set_pattern(const arch_family *a, void *config, const by_model_shape *s)
 {
     if (s->attention)
-        BY_TRY(arch_config_choose(
-            a, config, arch_has(a, ARCH_ROLE_SCORE) ? ARCH_ROLE_SCORE : ARCH_ROLE_PATTERN, s->attention));
+        BY_TRY(arch_config_choose(a, config,
+                                  arch_has(a, ARCH_ROLE_SCORE)    ? ARCH_ROLE_SCORE
+                                  : arch_has(a, ARCH_ROLE_BLOCKS) ? ARCH_ROLE_BLOCKS
+                                                                  : ARCH_ROLE_PATTERN,
+                                  s->attention));
     if (s->cell)
         BY_TRY(arch_config_choose(a, config, ARCH_ROLE_CELL, s->cell));
     if (s->attention_mode)
@@ -155,6 +248,44 @@ static by_status set_pattern(const arch_family *a, void *config, const by_model_
     if ((s->stride > 0 && !arch_config_set(a, config, ARCH_ROLE_STRIDE, s->stride)) ||
         (s->summary > 0 && !arch_config_set(a, config, ARCH_ROLE_SUMMARY, s->summary)))
         return base_fail(BY_ERR_ARGUMENT, "%s has no attention patterns", a->title);
+    return BY_OK;
+}
+
+static by_status set_local(const arch_family *a, void *config, const by_model_shape *s)
+{
+    const char *blocks = arch_config_choice(a, config, ARCH_ROLE_BLOCKS);
+    const bool lines = blocks && strcmp(blocks, arch_choice_word(ARCH_ROLE_BLOCKS, 0)) == 0;
+    const struct {
+        arch_role role;
+        int value;
+    } all[] = {{lines ? ARCH_ROLE_BLOCK : ARCH_ROLE_BLOCK_COLUMNS, s->block_columns},
+               {lines ? ARCH_ROLE_LOCAL_MEMORY : ARCH_ROLE_LOCAL_MEMORY_COLUMNS, s->memory_columns},
+               {ARCH_ROLE_BLOCK_ROWS, s->block_rows},
+               {ARCH_ROLE_LOCAL_MEMORY_ROWS, s->memory_rows},
+               {ARCH_ROLE_MIXTURES, s->mixtures}};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        if (all[i].value && !arch_config_set(a, config, all[i].role, BY_MAX(all[i].value, 0)))
+            return base_fail(BY_ERR_ARGUMENT, "%s has no local attention over pictures", a->title);
+    if (lines && (s->block_rows || s->memory_rows))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "blocks and memories of attention \"1d\" have a length, not rows and columns");
+    if (s->distribution)
+        BY_TRY(arch_config_choose(a, config, ARCH_ROLE_DISTRIBUTION, s->distribution));
+    return s->coordinates ? arch_config_choose(a, config, ARCH_ROLE_COORDINATES, s->coordinates) : BY_OK;
+}
+
+static by_status set_pictures(const arch_family *a, void *config, const by_model_shape *s)
+{
+    const struct {
+        arch_role role;
+        double value;
+    } all[] = {{ARCH_ROLE_IMAGE, s->image},
+               {ARCH_ROLE_PATCH, s->patch},
+               {ARCH_ROLE_CHANNELS, s->channels},
+               {ARCH_ROLE_DROP_PATH, s->drop_path}};
+    for (int i = 0; i < BY_COUNT(all); i++)
+        if (all[i].value > 0 && !arch_config_set(a, config, all[i].role, all[i].value))
+            return base_fail(BY_ERR_ARGUMENT, "%s reads no pictures", a->title);
     return BY_OK;
 }
 
@@ -181,6 +312,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     if (s->languages > 0)
         arch_config_set(a, m->config, ARCH_ROLE_LANGUAGES, s->languages);
     arch_config_set(a, m->config, ARCH_ROLE_CAUSAL, m->task == BY_TASK_LM);
+    arch_config_set(a, m->config, ARCH_ROLE_BOTH, m->task != BY_TASK_LM);
     if (a->adjust)
         a->adjust(preset->name, m->config);
     if (s->inner > 0)
@@ -192,7 +324,10 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
     if (s->memory > 0)
         BY_TRY(by_model_set_memory(m, s->memory));
     BY_TRY(set_pattern(a, m->config, s));
-    model_head(m)->own = !model_head(m)->tied;
+    BY_TRY(set_local(a, m->config, s));
+    BY_TRY(set_pictures(a, m->config, s));
+    if (a->head)
+        model_head(m)->own = !model_head(m)->tied;
     BY_TRY(set_vocabularies(a, m->config, s));
     if (s->dropout >= 0)
         arch_config_set(a, m->config, ARCH_ROLE_DROPOUT, s->dropout);
@@ -202,6 +337,7 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
 static by_status new_into(by_model *m, const char *family, const by_model_shape *shape,
                           const by_model_spec *spec)
 {
+    by_model_spec body = *spec;
     m->arch = arch_find(family);
     if (!m->arch)
         return base_error_status();
@@ -210,13 +346,20 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
         return BY_ERR_MEMORY;
     m->task = spec->task == BY_TASK_DEFAULT ? m->arch->pretrained : spec->task;
     m->labels = spec->labels;
+    if (spec->task == BY_TASK_DEFAULT && m->labels == 0) /* a family whose own task has labels */
+        m->labels = m->arch->labels ? m->arch->labels : 2;
     m->problem = spec->problem;
+    if (spec->adapter)
+        BY_TRY(check_frozen(spec));
     BY_TRY(check_task(m));
     BY_TRY(shape_config(m, shape));
-    BY_TRY(declare(m));
-    BY_TRY(model_prepare(m, spec));
-    BY_TRY(by_params_freeze(m->params, spec->training));
-    return spec->blank ? BY_OK : by_params_init(m->params, spec->seed);
+    BY_TRY(model_declare(m));
+    body.training = spec->training && !spec->adapter;
+    BY_TRY(model_prepare(m, &body));
+    BY_TRY(by_params_freeze(m->params, body.training));
+    if (!spec->blank)
+        BY_TRY(by_params_init(m->params, spec->seed));
+    return !spec->adapter || by_adapter_new(m, spec->adapter, spec->training) ? BY_OK : base_error_status();
 }
 
 by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
@@ -239,10 +382,14 @@ void by_model_free(by_model *m)
 {
     if (!m)
         return;
+    while (m->adapters)
+        by_adapter_free(m->adapters);
     by_params_free(m->params);
     by_weights_free(m->file);
     cJSON_Delete(m->json);
     model_strings_free(m->label_names, m->labels);
+    base_free(m->dir);
+    base_free(m->fresh);
     base_free(m->config);
     base_free(m);
 }
@@ -329,7 +476,8 @@ by_status by_model_save_with(const by_model *m, const char *dir, const by_save_s
         return base_fail(BY_ERR_ARGUMENT, "models are saved as f32, bf16 or f16, not %s",
                          by_dtype_name(dtype));
     BY_TRY(base_dir_make(dir));
-    BY_TRY(write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
+    BY_TRY(m->adapter ? by_adapter_save(m->adapter, dir)
+                      : write_weights(m, dir, dtype, limit > 0 ? (size_t)limit : SIZE_MAX));
     cJSON *json = model_config_json(m, dtype);
     char *path = base_path_join(dir, "config.json");
     by_status s = json && path ? base_json_write(path, json) : BY_ERR_MEMORY;

@@ -44,7 +44,7 @@ static bool ends_with(const char *s, const char *tail)
 }
 
 /* Returns the prefix of the names of the body's parameters. */
-static const char *prefix_of(const by_model *m)
+const char *model_prefix(const by_model *m)
 {
     return m->task == BY_TASK_ANSWER && m->arch->answer_prefix ? m->arch->answer_prefix : m->arch->prefix;
 }
@@ -56,7 +56,7 @@ static int find(const by_model *m, const char *name, base_buf *scratch)
     if (k >= 0)
         return k;
     scratch->size = 0;
-    base_buf_puts(scratch, prefix_of(m));
+    base_buf_puts(scratch, model_prefix(m));
     base_buf_puts(scratch, name);
     return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
 }
@@ -89,19 +89,19 @@ static bool is_head(const by_model *m, const char *name)
     return m->arch->head && strcmp(unwrap(name), m->arch->head) == 0;
 }
 
-static bool in_body(const by_model *m, const char *name)
+bool model_in_body(const by_model *m, const char *name)
 {
     for (const char *const *o = m->arch->outside; o && *o; o++)
         if (strip(unwrap(name), *o) != unwrap(name))
             return false;
-    return strncmp(unwrap(name), prefix_of(m), strlen(prefix_of(m))) == 0;
+    return strncmp(unwrap(name), model_prefix(m), strlen(model_prefix(m))) == 0;
 }
 
 /* Returns true if the names in the file distinguish the body from the heads. */
 static bool is_prefixed(const by_model *m, const by_weights *file)
 {
     for (int i = 0; i < by_weights_count(file); i++)
-        if (in_body(m, by_weights_at(file, i)->name))
+        if (model_in_body(m, by_weights_at(file, i)->name))
             return true;
     return false;
 }
@@ -134,16 +134,29 @@ static bool is_ignored(const by_model *m, const char *name, bool prefixed)
         return true;
     if (m->task == BY_TASK_ENCODER && strncmp(unwrap(name), "decoder.", 8) == 0)
         return true;
-    return (prefixed && !in_body(m, name)) || strncmp(unwrap(name), "score.", 6) == 0 ||
+    return (prefixed && !model_in_body(m, name)) || strncmp(unwrap(name), "score.", 6) == 0 ||
            strstr(name, "pooler.");
 }
 
-/* Returns true if a parameter keeps its initial values although the model is opened: the labels of a new
- * head, and anything outside the body that the file lacks. */
-static bool is_fresh(const by_model *m, const char *name, const by_weight *found, const by_model_spec *spec)
+static bool has_shape(const gr_param_info *info, const by_weight *e)
 {
-    bool head = !in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
+    bool fits = e->rank == info->rank && by_dtype_has_fraction(e->dtype);
+    for (int k = 0; fits && k < e->rank; k++)
+        fits = e->dim[k] == info->dim[k];
+    return fits;
+}
+
+/* Returns true if a parameter keeps its initial values although the model is opened: the labels of a new
+ * head, and anything outside the body that the file lacks. Without a task, the head is the one that config.json
+ * describes, and the file has it or another. */
+static bool is_fresh(const by_model *m, const gr_param_info *info, const by_weight *found,
+                     const by_model_spec *spec)
+{
+    const char *name = info->name;
+    bool head = !model_in_body(m, name), pooler = strstr(name, ".pooler.") != NULL;
     bool labels = model_has_labels(m->task) || m->task == BY_TASK_ANSWER || m->task == BY_TASK_CHOICE;
+    if (spec->task == BY_TASK_DEFAULT)
+        labels = labels && found && !has_shape(info, found);
     if (!found && ends_with_any(name, m->arch->optional))
         return true;
     return spec->new_head && ((head && labels) || ((head || pooler) && !found));
@@ -245,7 +258,7 @@ int model_find(const by_model *m, const char *name)
 /* Returns the tensor with that name, or with that name without the prefix of the body. */
 static const by_weight *find_tensor(const by_model *m, const by_weights *file, const char *name)
 {
-    const char *bare = name ? strip(name, prefix_of(m)) : NULL;
+    const char *bare = name ? strip(name, model_prefix(m)) : NULL;
     for (int i = 0; name && i < by_weights_count(file); i++) {
         const char *there = unwrap(by_weights_at(file, i)->name);
         if (strcmp(there, name) == 0 || strcmp(there, bare) == 0)
@@ -256,6 +269,8 @@ static const by_weight *find_tensor(const by_model *m, const by_weights *file, c
 
 void model_head_find(by_model *m, const by_weights *file)
 {
+    if (!m->arch->head)
+        return;
     arch_head *h = model_head(m);
     const by_weight *head = find_tensor(m, file, m->arch->head);
     const by_weight *table = find_tensor(m, file, m->arch->table);
@@ -339,10 +354,7 @@ static by_status check_others(const by_model *m, const by_weights *file, const b
 static by_status check_shape(const by_params *p, int i, const by_weight *e)
 {
     const gr_param_info *info = &p->list[i];
-    bool fits = e->rank == info->rank && by_dtype_has_fraction(e->dtype);
-    for (int k = 0; fits && k < e->rank; k++)
-        fits = e->dim[k] == info->dim[k];
-    if (fits)
+    if (has_shape(info, e))
         return BY_OK;
     base_buf want = {0}, have = {0};
     for (int k = 0; k < info->rank; k++)
@@ -372,9 +384,9 @@ static by_status check_all(const by_model *m, const by_weights *file, const by_m
         s = check_others(m, file, found);
     }
     for (int i = 0; i < p->count && s == BY_OK; i++) {
-        if (is_fresh(m, p->list[i].name, found[i], spec)) {
+        if (is_fresh(m, &p->list[i], found[i], spec)) {
             found[i] = NULL;
-            *fresh = true;
+            *fresh = m->fresh[i] = true;
         } else if (!found[i]) {
             few_add(&missing, p->list[i].name);
         }
@@ -445,8 +457,11 @@ static by_status fill(by_model *m, by_weights *file, const by_model_spec *spec, 
 by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec)
 {
     const by_weight **found = base_alloc_zero((size_t)m->params->count + 1, sizeof *found);
-    if (!found)
+    m->fresh = base_alloc_zero((size_t)m->params->count + 1, sizeof *m->fresh);
+    if (!found || !m->fresh) {
+        base_free(found);
         return BY_ERR_MEMORY;
+    }
     by_status s = fill(m, file, spec, found);
     base_free(found);
     return s;

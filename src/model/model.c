@@ -1,8 +1,7 @@
 /* model.c - builds an opened model into graphs, and accesses its properties. */
 #include <stdio.h>
 
-#include "graph/graph.h"
-#include "model/model.h"
+#include "model/adapter.h"
 
 /* ---- build ----------------------------------------------------------------------------------- */
 
@@ -87,19 +86,33 @@ static void check_lengths(const by_model *m, by_graph *g, const by_model_io *io)
 
 const by_input_info *by_model_input(const by_model *m, int i)
 {
-    static const by_input_info text[] = {
-        {"tokens", BY_I32, "BT", BY_PART_WHOLE, true},     {"segments", BY_I32, "BT", BY_PART_WHOLE, false},
-        {"positions", BY_I32, "BT", BY_PART_WHOLE, false}, {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
-        {"pick", BY_I32, "N", BY_PART_WHOLE, false},       {0}};
+    static const by_input_info text[] = {{"tokens", BY_I32, "BT", BY_PART_WHOLE, true},
+                                         {"segments", BY_I32, "BT", BY_PART_WHOLE, false},
+                                         {"positions", BY_I32, "BT", BY_PART_WHOLE, false},
+                                         {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
+                                         {"pick", BY_I32, "N", BY_PART_WHOLE, false},
+                                         {"documents", BY_I32, "BT", BY_PART_WHOLE, false},
+                                         {0}};
     static const by_input_info pair[] = {
         {"source", BY_I32, "BS", BY_PART_ENCODER, true}, {"source_mask", BY_I32, "BS", BY_PART_WHOLE, false},
         {"tokens", BY_I32, "BT", BY_PART_DECODER, true}, {"positions", BY_I32, "BT", BY_PART_DECODER, false},
         {"pick", BY_I32, "N", BY_PART_DECODER, false},   {0}};
     const by_input_info *list = m->arch->inputs ? m->arch->inputs : by_model_is_pair(m) ? pair : text;
-    for (int k = 0; list[k].name; k++)
+    for (int k = 0; list[k].name && (list != text || m->arch->documents || strcmp(list[k].name, "documents"));
+         k++)
         if (k == i)
             return &list[k];
     return NULL;
+}
+
+/* 1 where query and key belong to one document, else 0: (B, 1, T, T) from (B, T). */
+static by_tensor *same_document(by_graph *g, by_tensor *documents)
+{
+    const int64_t b = by_dim(documents, 0), t = by_dim(documents, 1);
+    by_tensor *ids = by_cast(g, documents, BY_F32), *one = by_fill(g, BY_F32, 0, NULL, 1);
+    by_tensor *d = by_sub(g, by_reshape(g, ids, 4, (int64_t[]){b, 1, t, 1}),
+                          by_reshape(g, ids, 4, (int64_t[]){b, 1, 1, t}));
+    return by_cast(g, by_clamp(g, by_sub(g, one, by_mul(g, d, d)), 0, 1), BY_I32);
 }
 
 /* Adds the inputs that follow from others. */
@@ -110,6 +123,8 @@ static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io)
         by_io_feed(io, "positions",
                    by_range_from(g, 2, (int64_t[]){by_dim(tokens, 0), by_dim(tokens, 1)},
                                  by_model_first_position(m)));
+    if (by_io_input(io, "documents") && m->arch->documents && by_graph_status(g) == BY_OK)
+        by_io_feed(io, "pair_mask", same_document(g, by_io_input(io, "documents")));
     if (m->task == BY_TASK_ENCODER) {
         io->part = BY_PART_ENCODER;
         by_io_feed(io, "source", tokens);
@@ -133,12 +148,8 @@ static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
     return true;
 }
 
-void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
+static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adapter *a)
 {
-    if (!m || !g || !io) {
-        by_graph_fail(g, "by_model_build: the model or by_model_io is NULL");
-        return;
-    }
     io->task = m->task;
     io->labels = m->labels;
     io->problem = by_model_problem(m);
@@ -147,6 +158,7 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     check_lengths(m, g, io);
     if (!check_inputs(m, g, io))
         return;
+    g->hook = a ? &a->hook : NULL;
     m->arch->build(g, m->config, io);
     if (m->task == BY_TASK_ENCODER)
         by_io_return(io, "features", by_io_output(io, "memory"));
@@ -155,6 +167,37 @@ void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
     for (int k = 0; k < BY_COUNT(weights); k++)
         for (int i = 0; i < by_io_output_count(io, weights[k]) && by_graph_status(g) == BY_OK; i++)
             by_output(g, NULL, by_io_output_at(io, weights[k], i));
+}
+
+void by_model_build(const by_model *m, by_graph *g, by_model_io *io)
+{
+    if (!m || !g || !io)
+        by_graph_fail(g, "by_model_build: the model or by_model_io is NULL");
+    else
+        build(m, g, io, m->adapter);
+}
+
+void by_model_build_frozen(const by_model *m, by_graph *g, by_model_io *io)
+{
+    if (!m || !g || !io) {
+        by_graph_fail(g, "by_model_build_frozen: the model or by_model_io is NULL");
+        return;
+    }
+    if (m->device != g->device) {
+        by_graph_fail(g, "%s is on another device than the graph", m->arch->title);
+        return;
+    }
+    by_params *params = g->params;
+    const gr_hook *hook = g->hook;
+    const bool training = g->training;
+    g->params = m->params;
+    g->training = false;
+    build(m, g, io, m->params == params ? NULL : m->adapter);
+    for (by_port *p = io->outputs.first; p; p = p->next)
+        p->tensor = p->tensor ? by_detach(g, p->tensor) : NULL;
+    g->params = params;
+    g->hook = hook;
+    g->training = training;
 }
 
 by_tensor *by_model_loss(const by_model *m, by_graph *g, by_model_io *io, by_tensor *targets,
@@ -194,9 +237,9 @@ const char *by_model_class(const by_model *m)
 {
     if (!m)
         return "?";
-    const bool beam = m->task == BY_TASK_ANSWER && m->arch->beam_class &&
-                      *(const bool *)((const char *)m->config + m->arch->beam_offset);
-    return beam ? m->arch->beam_class : m->arch->classes[m->task];
+    const bool other = m->arch->other.name && m->task == m->arch->other.task &&
+                       *(const bool *)((const char *)m->config + m->arch->other.offset);
+    return other ? m->arch->other.name : m->arch->classes[m->task];
 }
 
 by_task by_model_task(const by_model *m)
@@ -268,7 +311,7 @@ bool by_model_is_pair(const by_model *m)
 
 bool by_model_reads_last(const by_model *m)
 {
-    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->pads_left;
+    return m && m->arch->pretrained == BY_TASK_LM && !m->arch->pads_left && !m->arch->labels_by_mean;
 }
 
 bool by_model_pads_left(const by_model *m)
@@ -281,6 +324,20 @@ bool by_model_rereads(const by_model *m)
     return m && m->arch->rereads;
 }
 
+bool by_model_pictures(const by_model *m, by_pictures *out)
+{
+    const bool any = m && m->arch->pictures;
+    *out = any ? m->arch->pictures(m->config) : (by_pictures){0};
+    return any;
+}
+
+bool by_model_canvas(const by_model *m, by_canvas *out)
+{
+    const bool any = m && m->arch->canvas;
+    *out = any ? m->arch->canvas(m->config) : (by_canvas){0};
+    return any;
+}
+
 /* Returns a number of the configuration, or 0 if it has none. */
 static int fact(const by_model *m, arch_role role)
 {
@@ -289,18 +346,25 @@ static int fact(const by_model *m, arch_role role)
 
 int by_model_source_vocab(const by_model *m)
 {
-    return fact(m, ARCH_ROLE_VOCAB);
+    by_canvas c;
+    return by_model_canvas(m, &c) && !c.palette ? c.values : fact(m, ARCH_ROLE_VOCAB);
 }
 
 int by_model_vocab(const by_model *m)
 {
     int target = fact(m, ARCH_ROLE_TARGET_VOCAB);
-    return target ? target : by_model_source_vocab(m);
+    return target ? target : by_model_source_vocab(m) - (m && m->arch->start_row);
 }
 
 int by_model_context(const by_model *m)
 {
+    by_pictures p;
+    by_canvas c;
     int rows = fact(m, ARCH_ROLE_CONTEXT);
+    if (rows == 0 && by_model_canvas(m, &c))
+        return c.height * c.width * c.channels;
+    if (rows == 0 && by_model_pictures(m, &p))
+        return by_pictures_positions(&p, p.height, p.width);
     return !m || m->arch->extra_rows ? rows : rows - by_model_first_position(m);
 }
 
@@ -332,6 +396,11 @@ int by_model_segments(const by_model *m)
                                         : fact(m, ARCH_ROLE_LANGUAGES);
 }
 
+int by_model_projection(const by_model *m)
+{
+    return fact(m, ARCH_ROLE_PROJECTION);
+}
+
 int by_model_languages(const by_model *m)
 {
     return fact(m, ARCH_ROLE_LANGUAGES);
@@ -360,11 +429,14 @@ void by_model_set_start(by_model *m, int token)
 void by_model_set_eos(by_model *m, int token)
 {
     m->eos = token;
+    arch_config_set(m->arch, m->config, ARCH_ROLE_EOS, token);
 }
 
 void by_model_set_dropout(by_model *m, double p)
 {
     arch_config_set(m->arch, m->config, ARCH_ROLE_DROPOUT, p);
+    if (p == 0)
+        arch_config_set(m->arch, m->config, ARCH_ROLE_DROP_PATH, 0);
 }
 
 int by_model_hash_rounds(const by_model *m)

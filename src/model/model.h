@@ -3,7 +3,7 @@
 #ifndef BY_MODEL_MODEL_H
 #define BY_MODEL_MODEL_H
 
-#include "banyan/model.h"
+#include "banyan/adapter.h"
 #include "base/json.h"
 #include "io/weights.h"
 #include "models/models.h"
@@ -21,6 +21,9 @@ struct by_model {
     by_params *params;
     by_weights *file; /* mapped weights in use; usually NULL */
     cJSON *json;      /* config.json as read, so that unknown keys survive a save; NULL for a new model */
+    char *dir;        /* of the weights; NULL for a new model */
+    bool *fresh;      /* by parameter: it has an initial value where a file has none; NULL: none has */
+    by_adapter *adapters, *adapter; /* all of them, and the one in use; NULL: none */
 };
 
 /* The part of the configuration that describes the head over the vocabulary. */
@@ -50,6 +53,9 @@ bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative
  * -1 if there is none. */
 int model_find(const by_model *m, const char *name);
 
+/* Declares every parameter by building the model once over inputs of one element (directory.c). */
+by_status model_declare(by_model *m);
+
 /* ---- weights (load.c) ------------------------------------------------------------------------ */
 
 /* Decides whether the head over the vocabulary has its own weights: the configuration does not tie it, or the
@@ -60,6 +66,10 @@ void model_head_find(by_model *m, const by_weights *file);
  * possible (the model then keeps the file as m->file), otherwise copied. Parameters must have been
  * declared. */
 by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec);
+
+/* Returns the prefix of the names of the body's parameters, and whether a name belongs to the body. */
+const char *model_prefix(const by_model *m);
+bool model_in_body(const by_model *m, const char *name);
 
 /* ---- before the buffers (rates.c) -----------------------------------------------------------------------
  */

@@ -16,6 +16,16 @@ by_batch by_batch_of(int batch, int seq, const int32_t *tokens)
     return b;
 }
 
+by_batch by_batch_of_pictures(const by_model *m, int batch, int height, int width, const float *pixels)
+{
+    by_pictures p;
+    by_batch b = {.batch = batch};
+    if (by_model_pictures(m, &p))
+        b.seq = by_pictures_positions(&p, height, width);
+    by_batch_put(&b, "pixel_values", BY_F32, 4, (int64_t[]){batch, p.channels, height, width}, pixels);
+    return b;
+}
+
 static int find(const by_batch *b, const char *name)
 {
     for (int i = 0; i < b->count && i < BY_BATCH_ARRAYS; i++)
@@ -110,7 +120,8 @@ int64_t by_batch_targets(const by_model *m, const by_batch *b)
 
 struct by_pass {
     by_model *model;
-    by_batch like; /* names, types and shapes; its data is never read */
+    const by_adapter *adapter; /* of the model when the pass was compiled */
+    by_batch like;             /* names, types and shapes; its data is never read */
     by_model_io io;
     by_program *program;
     by_tensor *loss, *scale, *summary;
@@ -189,6 +200,13 @@ static void summarize(by_pass *p, by_graph *g, by_tensor *weights)
     p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
 }
 
+/* Pairs of texts and pictures need no targets: each belongs to its like. */
+static bool has_own_targets(const by_model *m, const by_batch *b)
+{
+    return by_model_task(m) == BY_TASK_CONTRAST && by_batch_find(b, "tokens") &&
+           by_batch_find(b, "pixel_values");
+}
+
 /* Keeps the outputs of a forward pass. */
 static void keep_outputs(by_pass *p, by_graph *g, bool pooled)
 {
@@ -200,6 +218,42 @@ static void keep_outputs(by_pass *p, by_graph *g, bool pooled)
         if (t)
             by_output(g, NULL, t);
     }
+}
+
+static by_model_io with_tokens(const by_model_io *io, by_tensor *tokens)
+{
+    by_model_io other = *io;
+    other.inputs = (by_ports){NULL, NULL};
+    for (const by_port *q = io->inputs.first; q; q = q->next)
+        by_io_feed(&other, q->name, q->tensor);
+    by_io_feed(&other, "tokens", tokens);
+    return other;
+}
+
+/* Scheduled sampling. The tokens before each position are known when it is read only if one position follows the other; so the
+ * model is built twice. The first building reads the given tokens. The second reads, at the sampled positions, what
+ * the first predicts for them. No gradient goes through the prediction. */
+static void build_sampled(by_pass *p, by_graph *g, by_tensor *sampled)
+{
+    by_tensor *tokens = by_io_input(&p->io, "tokens"); /* (B, T) */
+    by_model_io first = with_tokens(&p->io, tokens);
+    first.want_hidden = first.want_attention = false;
+    by_model_build(p->model, g, &first);
+    by_tensor *next = by_argmax(g, by_io_output(&first, "logits")); /* (B, T): of the positions after */
+    by_tensor *own = by_concat(
+        g, (by_tensor *[]){by_slice(g, tokens, 1, 0, 1), by_slice(g, next, 1, 0, p->like.seq - 1)}, 2, 1);
+    by_model_io second = with_tokens(&p->io, by_where(g, sampled, own, tokens));
+    by_model_build(p->model, g, &second);
+    p->io.outputs = second.outputs;
+}
+
+static void build(by_pass *p, by_graph *g)
+{
+    by_tensor *sampled = by_io_input(&p->io, "sampled");
+    if (sampled && p->like.seq > 1)
+        build_sampled(p, g, sampled);
+    else
+        by_model_build(p->model, g, &p->io);
 }
 
 static by_status compile(by_pass *p, const by_pass_spec *spec)
@@ -217,7 +271,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     declare_arrays(p, g);
     declare_computed(p, g);
     p->scale = training ? by_input(g, "loss scale", BY_F32, 0, NULL) : NULL;
-    by_model_build(p->model, g, io);
+    build(p, g);
     by_tensor *weights = by_io_input(io, "pool_weights"), *targets = by_io_input(io, "targets");
     if (!training && !spec->loss_alone)
         keep_outputs(p, g, weights != NULL);
@@ -225,7 +279,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
         summarize(p, g, weights);
     if (spec->loss)
         p->loss = spec->loss(spec->loss_user, g, io);
-    else if (targets)
+    else if (targets || has_own_targets(p->model, &p->like))
         p->loss = by_model_loss(p->model, g, io, targets, by_io_input(io, "second_targets"));
     if (spec->loss && !p->loss)
         by_graph_fail(g, "the caller's loss is NULL");
@@ -243,12 +297,20 @@ static bool is_read(const by_model *m, const char *name)
     /* "mask" is also read by encoder-decoders that classify and by encoders opened alone. */
     static const char *const others[] = {"targets", "second_targets", "class_weights", "pool_weights",
                                          "mask"};
-    if (model_array_name(m, name))
+    if (model_array_name(m, name) || (strcmp(name, "sampled") == 0 && by_model_task(m) == BY_TASK_SEQ2SEQ))
         return true;
     for (int i = 0; i < BY_COUNT(others); i++)
         if (strcmp(others[i], name) == 0)
             return true;
     return false;
+}
+
+/* The elements that targets must have: one, or as many as there are probabilities. */
+static int64_t wanted_targets(const by_model *m, const by_batch *b, const by_array *targets)
+{
+    const bool shares = by_model_task(m) == BY_TASK_CLASSIFY && targets->type != BY_I32 &&
+                        by_model_problem(m) == BY_PROBLEM_ONE_LABEL;
+    return shares ? (int64_t)b->batch * by_model_labels(m) : by_batch_targets(m, b);
 }
 
 /* What a family computes from a batch is read on the host: these arrays have an id for every token. */
@@ -271,18 +333,20 @@ static by_status check_batch(const by_model *m, const by_batch *b, const by_pass
     const by_array *source = by_batch_find(b, "source"), *targets = by_batch_find(b, "targets");
     const int64_t s = source ? source->shape[1] : 1;
     if (b->batch < 1 || b->seq < 1 || s < 1 || b->batch > INT32_MAX / b->seq || s > INT32_MAX / b->batch)
-        return base_fail(BY_ERR_ARGUMENT, "invalid batch: %d rows of %d tokens", b->batch, b->seq);
+        return base_fail(BY_ERR_ARGUMENT, "invalid batch: %d rows of %d tokens%s", b->batch, b->seq,
+                         by_batch_find(b, "pixel_values") ? "; pictures must be whole numbers of patches"
+                                                          : "");
     if (b->count > BY_BATCH_ARRAYS)
         return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
     for (int i = 0; i < b->count && !spec->loss; i++)
         if (!is_read(m, b->arrays[i].name))
             return base_fail(BY_ERR_ARGUMENT, "a %s does not read an array called \"%s\"", by_model_class(m),
                              b->arrays[i].name);
-    if (!targets && !spec->loss && spec->grads != BY_GRAD_NONE)
+    if (!targets && !has_own_targets(m, b) && !spec->loss && spec->grads != BY_GRAD_NONE)
         return base_fail(BY_ERR_ARGUMENT, "the batch has no targets, which training needs");
-    if (targets && !spec->loss && elements(targets) != by_batch_targets(m, b))
+    if (targets && !spec->loss && elements(targets) != wanted_targets(m, b, targets))
         return base_fail(BY_ERR_ARGUMENT, "the batch has %lld targets, but its task requires %lld",
-                         (long long)elements(targets), (long long)by_batch_targets(m, b));
+                         (long long)elements(targets), (long long)wanted_targets(m, b, targets));
     return check_derived_from(m, b);
 }
 
@@ -298,6 +362,7 @@ by_pass *by_pass_new(by_model *m, const by_batch *like, const by_pass_spec *spec
     if (!p)
         return NULL;
     p->model = m;
+    p->adapter = m->adapter;
     p->like = *like;
     p->loss_scale = 1;
     p->finds_last = reads_last(m, like);
@@ -333,8 +398,8 @@ static bool same_shape(const by_array *a, const by_array *b)
 bool by_pass_fits(const by_pass *p, const by_batch *b)
 {
     const by_batch *a = &p->like;
-    bool fits = a->batch == b->batch && a->seq == b->seq && a->choices == b->choices &&
-                a->stream == b->stream && a->count == b->count;
+    bool fits = p->adapter == p->model->adapter && a->batch == b->batch && a->seq == b->seq &&
+                a->choices == b->choices && a->stream == b->stream && a->count == b->count;
     for (int i = 0; fits && i < a->count; i++) {
         const by_array *other = by_batch_find(b, a->arrays[i].name);
         fits = other && same_shape(&a->arrays[i], other);
@@ -419,6 +484,8 @@ by_status by_pass_run(by_pass *p, const by_batch *b)
 {
     if (!p || !b)
         return base_fail_missing(p ? "batch" : "pass");
+    if (p->adapter != p->model->adapter)
+        return base_fail(BY_ERR_ARGUMENT, "the pass was compiled for another adapter than the model uses");
     if (!by_pass_fits(p, b))
         return base_fail(BY_ERR_ARGUMENT, "the batch is (%d, %d), but the pass was compiled for (%d, %d)",
                          b->batch, b->seq, p->like.batch, p->like.seq);

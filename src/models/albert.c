@@ -173,5 +173,6 @@ const arch_family arch_albert = {
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,
+    .adapted = "query,value",
     .build = build,
 };

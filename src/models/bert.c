@@ -182,5 +182,6 @@ const arch_family arch_bert = {
     .n_presets = BY_COUNT(presets),
     .check = check,
     .is_causal = is_causal,
+    .adapted = "query,value",
     .build = build,
 };

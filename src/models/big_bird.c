@@ -393,5 +393,6 @@ const arch_family arch_big_bird = {
     .adjust = adjust,
     .is_causal = is_causal,
     .derived = derived,
+    .adapted = "query,value",
     .build = build,
 };

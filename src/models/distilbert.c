@@ -159,5 +159,6 @@ const arch_family arch_distilbert = {
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,
+    .adapted = "q_lin,v_lin",
     .build = build,
 };

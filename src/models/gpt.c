@@ -56,6 +56,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gpt_config *c, by_model
 
                                                             .dropout = c->attn_drop,
                                                             .key_mask = by_io_input(io, "mask"),
+                                                            .pair_mask = by_io_input(io, "pair_mask"),
                                                             .weights = arch_weights_slot(io)},
                                                      .qkv = "c_attn",
                                                      .out = "c_proj",
@@ -127,6 +128,7 @@ const arch_family arch_gpt = {
     .aliases = aliases,
     .keys = keys,
     .tokens = {-1, -1, -1},
+    .documents = true,
     .looks_ahead = true,
     .ignored = ignored,
     .fields = fields,
@@ -135,5 +137,6 @@ const arch_family arch_gpt = {
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = check,
+    .adapted = "c_attn",
     .build = build,
 };

@@ -30,44 +30,86 @@ static const arch_preset presets[] = {
     {"350m", 24, 16, 1024, 1024}, {"774m", 36, 20, 1280, 1024}, {"1558m", 48, 25, 1600, 1024},
 };
 
+static float scale_of(const arch_gpt2_config *c, int layer)
+{
+    const float root = sqrtf((float)c->width / (float)c->heads);
+    const float scale = !c->scale_weights ? 1.0f : 1.0f / (c->whole_root ? floorf(root) : root);
+    return c->scale_by_layer ? scale / (float)(layer + 1) : scale;
+}
+
+/* Residual branches start smaller, the deeper the model. */
+static float out_std(const arch_gpt2_config *c)
+{
+    return c->std / sqrtf(2.0f * (float)c->layers);
+}
+
+static nn_attention_spec cross_spec(const arch_gpt2_config *c, const by_model_io *io, int layer)
+{
+    return (nn_attention_spec){
+        .op = {.heads = c->heads, .scale = scale_of(c, layer), .dropout = c->attn_drop},
+        .query = "q_attn",
+        .kv = "c_attn",
+        .out = "c_proj",
+        .conv1d = true,
+        .std = c->std,
+        .out_std = out_std(c),
+        .cache = io->cache,
+        .layer = layer};
+}
+
 /* (B, T, C) -> (B, T, C) */
 static by_tensor *block(by_graph *g, by_tensor *x, const arch_gpt2_config *c, by_model_io *io, int i,
-                        by_pattern pattern)
+                        const arch_gpt2_variant *v)
 {
-    float out_std =
-        c->std / sqrtf(2.0f * (float)c->layers); /* residual branches start smaller, the deeper the model */
-    float scale = c->scale_weights ? 1.0f / sqrtf((float)c->width / (float)c->heads) : 1.0f;
+    const by_pattern pattern = v->pattern ? v->pattern(c, i) : (by_pattern){BY_PATTERN_FULL, 0, 0, 0, 0};
     by_block_push(g, "h.%d", i);
-    by_tensor *h = nn_layernorm(g, "ln_1", x, c->eps);
+    by_tensor *h = v->norm(g, "ln_1", x, c->eps);
     h = nn_attention(g, "attn", h, h,
                      &(nn_attention_spec){.op = {.heads = c->heads,
                                                  .mask = BY_MASK_CAUSAL,
                                                  .pattern = pattern,
                                                  .empty_zero = pattern.kind != BY_PATTERN_FULL,
-                                                 .scale = c->scale_by_layer ? scale / (float)(i + 1) : scale,
+                                                 .scale = scale_of(c, i),
                                                  .dropout = c->attn_drop,
                                                  .key_mask = by_io_input(io, "mask"),
+                                                 .pair_mask = by_io_input(io, "pair_mask"),
                                                  .weights = arch_weights_slot(io)},
                                           .qkv = "c_attn",
                                           .out = "c_proj",
                                           .conv1d = true,
                                           .std = c->std,
-                                          .out_std = out_std,
+                                          .out_std = out_std(c),
                                           .cache = io->cache,
                                           .layer = i});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
-    h = nn_layernorm(g, "ln_2", x, c->eps);
+    if (v->cross) {
+        nn_attention_spec cross = cross_spec(c, io, i);
+        cross.op.weights = arch_cross_weights_slot(io);
+        h = nn_attention(g, "crossattention", v->norm(g, "ln_cross_attn", x, c->eps), v->memory, &cross);
+        x = by_add(g, x, by_dropout(g, h, c->resid_drop));
+    }
+    h = v->norm(g, "ln_2", x, c->eps);
     h = nn_mlp(g, "mlp", h,
                &(nn_mlp_spec){.in = "c_fc",
                               .out = "c_proj",
                               .conv1d = true,
                               .act = c->act,
                               .std = c->std,
-                              .out_std = out_std,
+                              .out_std = out_std(c),
                               .inner = c->inner ? c->inner : 4 * (int64_t)c->width});
     x = by_add(g, x, by_dropout(g, h, c->resid_drop));
     by_block_pop(g);
     return x;
+}
+
+void arch_gpt2_keep(by_graph *g, const arch_gpt2_config *c, by_model_io *io, by_tensor *memory)
+{
+    for (int i = 0; i < c->layers; i++) {
+        const nn_attention_spec spec = cross_spec(c, io, i);
+        by_scope_push(g, "transformer.h.%d", i);
+        nn_attention_keep(g, "crossattention", memory, &spec);
+        by_scope_pop(g);
+    }
 }
 
 static const arch_head_row heads[] = {
@@ -78,10 +120,11 @@ static const arch_head_row heads[] = {
     {.put = NULL},
 };
 
-void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io,
-                     by_pattern (*pattern)(const arch_gpt2_config *c, int layer))
+void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io, const arch_gpt2_variant *v)
 {
-    const by_pattern full = {BY_PATTERN_FULL, 0, 0, 0, 0};
+    arch_gpt2_variant own = v ? *v : (arch_gpt2_variant){0};
+    own.norm = own.norm ? own.norm : nn_layernorm;
+    own.heads = own.heads ? own.heads : heads;
     by_scope_push(g, "transformer");
     by_tensor *x =
         nn_embedding(g, "wte", by_io_input(io, "tokens"), c->vocab, c->width, c->std); /* (B, T, C) */
@@ -89,15 +132,15 @@ void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io,
     x = by_dropout(g, x, c->embd_drop);
     for (int i = 0; i < c->layers; i++) {
         arch_keep_hidden(g, io, x);
-        x = block(g, x, c, io, i, pattern ? pattern(c, i) : full);
+        x = block(g, x, c, io, i, &own);
     }
-    x = nn_layernorm(g, "ln_f", x, c->eps);
+    x = own.norm(g, "ln_f", x, c->eps);
     arch_keep_hidden(g, io, x);
     by_tensor *wte =
         by_param(g, "wte.weight", 2, (int64_t[]){c->vocab, c->width}, (by_init){BY_INIT_NORMAL, c->std});
     by_scope_pop(g);
     by_io_return(io, "features", x);
-    arch_put_heads(g, io, heads,
+    arch_put_heads(g, io, own.heads,
                    &(arch_top){.config = c, .table = wte, .head = c->head, .std = c->std, .drop = 0.1f});
 }
 
@@ -131,6 +174,7 @@ const arch_family arch_gpt2 = {
     .keys = keys,
     .tokens = {50256, -1, -1},
     .packs = true,
+    .documents = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
@@ -138,5 +182,6 @@ const arch_family arch_gpt2 = {
     .presets = presets,
     .n_presets = BY_COUNT(presets),
     .check = arch_gpt2_check,
+    .adapted = "c_attn",
     .build = build,
 };

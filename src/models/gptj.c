@@ -59,6 +59,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gptj_config *c, by_mode
                                                             .mask = BY_MASK_CAUSAL,
                                                             .dropout = c->attn_drop,
                                                             .key_mask = by_io_input(io, "mask"),
+                                                            .pair_mask = by_io_input(io, "pair_mask"),
                                                             .weights = arch_weights_slot(io)},
                                                      .query = "q_proj",
                                                      .key = "k_proj",
@@ -154,6 +155,7 @@ const arch_family arch_gptj = {
     .aliases = aliases,
     .tokens = {50256, -1, -1},
     .packs = true,
+    .documents = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
@@ -163,5 +165,6 @@ const arch_family arch_gptj = {
     .check = check,
     .read = read,
     .adjust = adjust,
+    .adapted = "q_proj,v_proj",
     .build = build,
 };

@@ -9,6 +9,7 @@ static const char *const task_names[BY_TASK_COUNT] = {
     [BY_TASK_PRETRAIN] = "pretrain", [BY_TASK_NEXT] = "next",       [BY_TASK_CLASSIFY] = "classify",
     [BY_TASK_TAG] = "tag",           [BY_TASK_ANSWER] = "answer",   [BY_TASK_CHOICE] = "choice",
     [BY_TASK_FEATURES] = "features", [BY_TASK_SEQ2SEQ] = "seq2seq", [BY_TASK_ENCODER] = "encoder",
+    [BY_TASK_CONTRAST] = "contrast",
 };
 
 const char *by_task_name(by_task t)
@@ -31,7 +32,8 @@ bool by_task_find(const char *name, by_task *out)
 by_tensor *arch_head_weights(by_graph *g, arch_head head, const char *name, by_tensor *table, float std)
 {
     const int64_t shape[2] = {by_dim(table, 0), by_dim(table, 1)};
-    return head.own ? by_param(g, name, 2, shape, (by_init){BY_INIT_NORMAL, std}) : table;
+    return head.own ? by_param(g, name, 2, shape, (by_init){BY_INIT_NORMAL, std})
+                    : gr_tied_weights(g, name, table);
 }
 
 void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias)
@@ -181,20 +183,49 @@ by_tensor *arch_each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
     return by_cross_entropy(g, by_concat(g, pair, 2, 1), by_reshape(g, targets, 1, shape), NULL);
 }
 
+/* Cross-entropy against probabilities p, whose rows sum to 1: lse(x) - p.x. With a smoothing of 1, the op gives lse(x) - mean(x)
+ * whatever the target is; the sum of x (1/V - p) is missing. Smoothing s replaces p by (1 - s) p + s/V. */
+static by_tensor *soft_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *p, float smoothing)
+{
+    by_tensor *x = by_cast(g, logits, by_type(logits) == BY_F64 ? BY_F64 : BY_F32);
+    const int64_t rows = by_dim(x, 0), classes = by_dim(x, -1);
+    by_tensor *uniform =
+        by_cross_entropy(g, x, by_fill(g, BY_I32, 1, &rows, 0), &(by_loss_spec){.label_smoothing = 1});
+    by_tensor *even = by_fill(g, by_type(x), 0, NULL, 1.0 / (double)classes);
+    by_tensor *less = by_mul(g, x, by_sub(g, even, by_cast(g, p, by_type(x))));
+    less = by_sum(g, by_reshape(g, less, 1, (int64_t[]){-1}), 0);
+    return by_add(g, uniform, by_scale(g, less, (1 - (double)smoothing) / (double)rows));
+}
+
+static by_tensor *hard_cross_entropy(by_graph *g, const by_model_io *io, by_tensor *logits,
+                                     by_tensor *targets)
+{
+    by_tensor *weights = by_io_input(io, "class_weights");
+    if (weights && by_type(logits) == BY_F64)
+        weights = by_cast(g, weights, BY_F64);
+    return by_cross_entropy(g, logits, targets,
+                            &(by_loss_spec){.weights = weights, .label_smoothing = io->label_smoothing});
+}
+
+by_tensor *arch_label_loss(by_graph *g, const by_model_io *io, by_tensor *logits, by_tensor *targets)
+{
+    if (io->problem == BY_PROBLEM_REGRESSION)
+        return squared_error(g, logits, targets);
+    if (io->problem == BY_PROBLEM_MANY_LABELS)
+        return arch_each_or_not(g, logits, targets);
+    if (by_type(targets) != BY_I32)
+        return soft_cross_entropy(g, logits, targets, io->label_smoothing);
+    return hard_cross_entropy(g, io, logits, targets);
+}
+
 by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second_targets)
 {
     by_tensor *logits = by_io_output(io, "logits"), *second = by_io_output(io, "second");
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_ENCODER)
         return by_graph_fail(g, "a model without a head has no loss");
-    if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_REGRESSION)
-        return squared_error(g, logits, targets);
-    if (io->task == BY_TASK_CLASSIFY && io->problem == BY_PROBLEM_MANY_LABELS)
-        return arch_each_or_not(g, logits, targets);
-    by_tensor *weights = by_io_input(io, "class_weights");
-    if (weights && by_type(logits) == BY_F64)
-        weights = by_cast(g, weights, BY_F64);
-    by_tensor *loss = by_cross_entropy(
-        g, logits, targets, &(by_loss_spec){.weights = weights, .label_smoothing = io->label_smoothing});
+    if (io->task == BY_TASK_CLASSIFY)
+        return arch_label_loss(g, io, logits, targets);
+    by_tensor *loss = hard_cross_entropy(g, io, logits, targets);
     if (!second_targets || !second)
         return loss;
     loss = by_add(g, loss, by_cross_entropy(g, second, second_targets, NULL));

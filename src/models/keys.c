@@ -88,16 +88,19 @@ const arch_key *arch_key_find(const arch_family *a, const char *key)
     for (const arch_key *k = a->keys; k && k->key; k++)
         if (strcmp(k->key, key) == 0)
             return k;
+    const char *dot = strrchr(key, '.'); /* of a nested configuration: its keys are those of a model */
     for (int i = 0; i < BY_COUNT(common); i++)
-        if (strcmp(common[i].key, key) == 0)
+        if (strcmp(common[i].key, dot ? dot + 1 : key) == 0)
             return &common[i];
     return NULL;
 }
 
 bool arch_key_known(const arch_family *a, const char *key)
 {
+    const size_t n = strlen(key);
     for (int i = 0; i < a->n_fields; i++)
-        if (strcmp(a->fields[i].key, key) == 0)
+        if (strncmp(a->fields[i].key, key, n) == 0 &&
+            (a->fields[i].key[n] == '\0' || a->fields[i].key[n] == '.'))
             return true;
     for (const arch_alias *l = a->aliases; l && l->key; l++)
         if (strcmp(l->key, key) == 0)

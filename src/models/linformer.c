@@ -164,5 +164,6 @@ const arch_family arch_linformer = {
     .read = read,
     .write = write,
     .adjust = adjust,
+    .adapted = "query,value",
     .build = build,
 };

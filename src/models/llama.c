@@ -88,6 +88,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const llama_config *c, by_mod
                                                  .mask = BY_MASK_CAUSAL,
                                                  .dropout = c->attn_drop,
                                                  .key_mask = by_io_input(io, "mask"),
+                                                 .pair_mask = by_io_input(io, "pair_mask"),
                                                  .weights = arch_weights_slot(io)},
                                           .query = "q_proj",
                                           .key = "k_proj",
@@ -186,6 +187,7 @@ const arch_family arch_llama = {
     .keys = keys,
     .tokens = {2, -1, -1},
     .packs = true,
+    .documents = true,
     .ignored = ignored,
     .fields = fields,
     .n_fields = BY_COUNT(fields),
@@ -197,5 +199,6 @@ const arch_family arch_llama = {
     .read = read,
     .write = write,
     .adjust = adjust,
+    .adapted = "q_proj,v_proj",
     .build = build,
 };

@@ -284,5 +284,6 @@ const arch_family arch_longformer = {
     .adjust = adjust,
     .first_position = arch_roberta_first_position,
     .derived = derived,
+    .adapted = "query,value",
     .build = build,
 };

@@ -68,6 +68,13 @@ int by_io_output_count(const by_model_io *io, const char *name)
     return count;
 }
 
+int by_pictures_positions(const by_pictures *p, int height, int width)
+{
+    if (p->patch < 1 || height < p->patch || width < p->patch || height % p->patch || width % p->patch)
+        return 0;
+    return p->tokens + (height / p->patch) * (width / p->patch);
+}
+
 /* ---- hidden states and attention weights, for build functions ---------------------------------- */
 
 static void keep(by_graph *g, by_model_io *io, const char *name, by_tensor *h)

@@ -33,6 +33,7 @@ typedef enum arch_role {
     ARCH_ROLE_SEGMENTS,
     ARCH_ROLE_LANGUAGES,
     ARCH_ROLE_PAD,
+    ARCH_ROLE_EOS, /* the end token, where it is a field */
     ARCH_ROLE_SEPARATOR, /* the token between two texts */
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
@@ -41,12 +42,28 @@ typedef enum arch_role {
     ARCH_ROLE_REUSE,  /* positions of a segment that are remembered, the first ones */
     ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
     ARCH_ROLE_TIED,   /* the configuration ties the head to the table of embeddings */
-    ARCH_ROLE_CELL,    /* of recurrent layers, by name */
-    ARCH_ROLE_SCORE,   /* of attention in recurrent decoders, by name */
+    ARCH_ROLE_BOTH,   /* recurrent layers read a text from both ends; language models cannot */
+    ARCH_ROLE_CELL,   /* of recurrent layers, by name */
+    ARCH_ROLE_SCORE,  /* of attention in recurrent decoders, by name */
     ARCH_ROLE_PATTERN, /* of sparse attention, by name, */
     ARCH_ROLE_SHARING, /* how layers or heads share its sets, by name, */
     ARCH_ROLE_STRIDE,  /* its length, */
-    ARCH_ROLE_SUMMARY  /* and its summary columns */
+    ARCH_ROLE_SUMMARY, /* and its summary columns */
+    ARCH_ROLE_BLOCKS,  /* of local attention over pictures, lines or rectangles, by name, */
+    ARCH_ROLE_BLOCK,   /* queries of a line, */
+    ARCH_ROLE_LOCAL_MEMORY, /* keys before it; */
+    ARCH_ROLE_BLOCK_ROWS,   /* the same of rectangles */
+    ARCH_ROLE_BLOCK_COLUMNS,
+    ARCH_ROLE_LOCAL_MEMORY_ROWS,
+    ARCH_ROLE_LOCAL_MEMORY_COLUMNS,
+    ARCH_ROLE_DISTRIBUTION, /* of the values of a pixel, by name, */
+    ARCH_ROLE_MIXTURES,     /* and the components of a mixture */
+    ARCH_ROLE_COORDINATES,  /* how they are encoded, by name */
+    ARCH_ROLE_IMAGE,   /* side of a picture in pixels, */
+    ARCH_ROLE_PATCH,   /* side of a patch, */
+    ARCH_ROLE_CHANNELS, /* and channels */
+    ARCH_ROLE_DROP_PATH, /* stochastic depth of the last layer */
+    ARCH_ROLE_PROJECTION /* width of the space that texts and pictures share */
 } arch_role;
 typedef struct arch_field {
     const char *key;
@@ -125,6 +142,8 @@ typedef struct arch_rows {
     const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
     const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
     int64_t count;                /* elements of that */
+    int first, steps; /* of a cached pass over a picture: its first position and their number; 0: all positions */
+    int room;         /* positions that its cache has room for */
 } arch_rows;
 typedef struct arch_derived {
     const char *name; /* of the input, which is i32; NULL at the end */
@@ -138,9 +157,11 @@ typedef struct arch_family {
     const char *family;                 /* config.json's model_type */
     const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
-    const char
-        *beam_class;    /* the class for answers by a beam of starts, beside that in `classes`; NULL: none */
-    size_t beam_offset; /* of the bool in the configuration that chooses it */
+    struct {
+        const char *name; /* NULL: none */
+        by_task task;
+        size_t offset; /* of the bool in the configuration that chooses it */
+    } other;            /* a second class of a task, beside that in `classes` */
     by_task pretrained; /* its task from scratch */
     const char *objective; /* the same in the words of data/objective.h; NULL: "lm" */
     arch_training training;
@@ -163,6 +184,7 @@ typedef struct arch_family {
     const arch_alias *aliases; /* key NULL at the end; NULL: none */
     const arch_key *keys;      /* besides those of every family (keys.c); key NULL at the end; NULL: none */
     arch_token_ids tokens;
+    const char *text_part; /* key of a nested configuration that has the ids of tokens; NULL: there is none */
     int labels; /* of a configuration that does not say how many; 0: 2 */
     size_t config_size;
     const arch_preset *presets;
@@ -183,14 +205,23 @@ typedef struct arch_family {
     bool starts_with_eos;  /* an encoder-decoder's second text begins with that token, else with padding */
     bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
                          the one before: not supported */
+    bool documents;   /* its attention reads the input "pair_mask", which keeps the documents of a row apart */
     bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
     bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
     bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
     bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
     bool recurrent;   /* of a text it has read it keeps a state, and no keys and values */
     int segments;     /* that a text may have, where no key says it; 0: as the keys say */
+    bool start_row;   /* the last row of the table stands before the first token and is never predicted */
+    bool labels_by_mean; /* the labels of a sequence are read off all its positions, though it is a decoder */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
+    by_pictures (*pictures)(const void *config); /* that it reads; NULL: none */
+    const char *adapted; /* layers that adapters are for unless told otherwise: the ends of their names, with
+                            commas; NULL: none */
+    by_canvas (*canvas)(const void *config);     /* the pictures that it makes, token by token; NULL: none */
+    int (*place)(const void *config, int t); /* in their raster, of the position that is generated as number t; NULL: t */
+    bool predicts_itself; /* the tokens of a batch are its targets: the shift by one is inside the model */
     const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
@@ -205,7 +236,9 @@ typedef struct arch_family {
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
-    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru, arch_rnn_seq2seq;
+    arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru,
+    arch_rnn_seq2seq, arch_imagegpt, arch_image_transformer, arch_vit, arch_deit, arch_clip,
+    arch_vision_encoder_decoder;
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
@@ -319,6 +352,8 @@ by_tensor *arch_summarize(by_graph *g, arch_summary how, by_tensor *x);
 by_status arch_summary_read(const cJSON *json, const char *type, const char *act, arch_summary *how,
                             by_act *after);
 
+/* The loss of labels of whole sequences by io's problem: targets are classes, numbers or probabilities. */
+by_tensor *arch_label_loss(by_graph *g, const by_model_io *io, by_tensor *logits, by_tensor *targets);
 /* The loss of io's task (banyan/model.h, by_model_loss). */
 by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);
 
@@ -369,33 +404,48 @@ typedef struct arch_gpt2_config {
     float label_drop; /* negative: 0.1 */
     by_act act;
     bool scale_weights, scale_by_layer;
+    bool whole_root; /* scores are divided by the whole part of sqrt(D) */
     arch_head head;
 } arch_gpt2_config;
-/* `type` begins with an arch_gpt2_config called `member`. */
+/* `type` has an arch_gpt2_config called `member`; the keys stand after `part`, "" or that of a nested configuration. */
+#define ARCH_GPT2_PART_FIELDS(part, type, member, vocabulary, length, size, depth, count, activation, layers_role)    \
+    ARCH_INT_FIELD(type, member vocab, part "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),                   \
+        ARCH_INT_FIELD(type, member context, part "n_positions", length, 1, 1 << 24, ARCH_ROLE_CONTEXT),              \
+        ARCH_INT_FIELD(type, member width, part "n_embd", size, 1, 1 << 20, ARCH_ROLE_WIDTH),                         \
+        ARCH_INT_FIELD(type, member layers, part "n_layer", depth, 1, BY_MAX_LAYERS, layers_role),                    \
+        ARCH_INT_FIELD(type, member heads, part "n_head", count, 1, 4096, ARCH_ROLE_HEADS),                           \
+        ARCH_INT_FIELD(type, member inner, part "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),                           \
+        ARCH_ACT_FIELD(type, member act, part "activation_function", activation),                                     \
+        ARCH_FLOAT_FIELD(type, member resid_drop, part "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),              \
+        ARCH_FLOAT_FIELD(type, member embd_drop, part "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),                \
+        ARCH_FLOAT_FIELD(type, member attn_drop, part "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),                \
+        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),                    \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),                    \
+        ARCH_BOOL_FIELD(type, member scale_weights, part "scale_attn_weights", true),                                 \
+        ARCH_BOOL_FIELD(type, member scale_by_layer, part "scale_attn_by_inverse_layer_idx", false)
+#define ARCH_GPT2_BODY_FIELDS(type, member, vocabulary, length, size, depth, count, activation) \
+    ARCH_GPT2_PART_FIELDS("", type, member, vocabulary, length, size, depth, count, activation, ARCH_ROLE_LAYERS)
 #define ARCH_GPT2_FIELDS(type, member, vocabulary, length, activation)                                       \
-    ARCH_INT_FIELD(type, member vocab, "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),               \
-        ARCH_INT_FIELD(type, member context, "n_positions", length, 1, 1 << 24, ARCH_ROLE_CONTEXT),          \
-        ARCH_INT_FIELD(type, member width, "n_embd", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),                      \
-        ARCH_INT_FIELD(type, member layers, "n_layer", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),              \
-        ARCH_INT_FIELD(type, member heads, "n_head", 12, 1, 4096, ARCH_ROLE_HEADS),                          \
-        ARCH_INT_FIELD(type, member inner, "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),                       \
-        ARCH_ACT_FIELD(type, member act, "activation_function", activation),                                 \
-        ARCH_FLOAT_FIELD(type, member resid_drop, "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),          \
-        ARCH_FLOAT_FIELD(type, member embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),            \
-        ARCH_FLOAT_FIELD(type, member attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),            \
-        ARCH_FLOAT_FIELD(type, member eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),                \
-        ARCH_FLOAT_FIELD(type, member std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),                \
-        ARCH_BOOL_FIELD(type, member scale_weights, "scale_attn_weights", true),                             \
-        ARCH_BOOL_FIELD(type, member scale_by_layer, "scale_attn_by_inverse_layer_idx", false),              \
+    ARCH_GPT2_BODY_FIELDS(type, member, vocabulary, length, 768, 12, 12, activation),                        \
         ARCH_FLOAT_FIELD(type, member label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),    \
     {                                                                                                        \
         "tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(type, member head.tied), true, 0, 1, ARCH_ROLE_TIED \
     }
 extern const arch_alias arch_gpt2_aliases[];
-/* The model with its heads. pattern: that of each layer, where queries that see no key give zeros; NULL: all
- * keys up to their own. */
-void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io,
-                     by_pattern (*pattern)(const arch_gpt2_config *c, int layer));
+/* What a relative has of its own. */
+typedef struct arch_gpt2_variant {
+    /* What the queries of a layer see of the keys up to their own; a query that sees none gives zeros. NULL: all */
+    by_pattern (*pattern)(const arch_gpt2_config *c, int layer);
+    by_tensor *(*norm)(by_graph *g, const char *name, by_tensor *x, float eps); /* NULL: nn_layernorm */
+    const arch_head_row *heads;                                                 /* NULL: GPT-2's */
+    /* Each block also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in which
+     * arch_gpt2_keep has put it. */
+    bool cross;
+    by_tensor *memory;
+} arch_gpt2_variant;
+/* The model with its heads. v NULL: GPT-2 itself. */
+void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io, const arch_gpt2_variant *v);
+void arch_gpt2_keep(by_graph *g, const arch_gpt2_config *c, by_model_io *io, by_tensor *memory);
 by_status arch_gpt2_check(const void *config);
 
 /* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
@@ -441,9 +491,49 @@ extern const char *const arch_bart_optional[];
     .table = "model.shared.weight", .target_table = "model.decoder.embed_tokens.weight", \
     .head_offset = offsetof(arch_bart_config, head), .aliases = arch_bart_aliases,       \
     .copies = arch_bart_copies, .keys = arch_bart_keys, .optional = arch_bart_optional,  \
-    .config_size = sizeof(arch_bart_config), .labels_in_place = true, .build = arch_bart_build
+    .config_size = sizeof(arch_bart_config), .labels_in_place = true, .adapted = "q_proj,v_proj",       \
+    .build = arch_bart_build
 void arch_bart_build(by_graph *g, const void *config, by_model_io *io);
 by_status arch_bart_check(const void *config);
+
+/* ---- what the relatives of ViT share (vit.c) ----------------------------------------------------- */
+
+typedef struct arch_vit_config {
+    int image, patch, channels, width, layers, heads, inner;
+    int pooled; /* width of the pooler's output; 0: that of the model */
+    float eps, std, drop, attn_drop, drop_path;
+    by_act act, pooler_act;
+    bool qkv_bias;
+    bool distilled; /* a distillation token stands between the class token and the patches */
+} arch_vit_config;
+#define ARCH_VIT_PART_FIELDS(part, type, member)                                                                                        \
+    ARCH_INT_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),                    \
+        ARCH_INT_FIELD(type, member patch, part "patch_size", 16, 1, 1 << 14, ARCH_ROLE_PATCH),                 \
+        ARCH_INT_FIELD(type, member channels, part "num_channels", 3, 1, 256, ARCH_ROLE_CHANNELS),              \
+        ARCH_INT_FIELD(type, member width, part "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),               \
+        ARCH_INT_FIELD(type, member layers, part "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),  \
+        ARCH_INT_FIELD(type, member heads, part "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),           \
+        ARCH_INT_FIELD(type, member inner, part "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),        \
+        ARCH_ACT_FIELD(type, member act, part "hidden_act", BY_GELU),                                           \
+        ARCH_FLOAT_FIELD(type, member drop, part "hidden_dropout_prob", 0, 0, 0.999, ARCH_ROLE_DROPOUT),        \
+        ARCH_FLOAT_FIELD(type, member attn_drop, part "attention_probs_dropout_prob", 0, 0, 0.999,              \
+                         ARCH_ROLE_DROPOUT),                                                                   \
+        ARCH_FLOAT_FIELD(type, member drop_path, part "drop_path_rate", 0, 0, 0.999, ARCH_ROLE_DROP_PATH),      \
+        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),                 \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),              \
+        ARCH_BOOL_FIELD(type, member qkv_bias, part "qkv_bias", true),                                          \
+        ARCH_INT_FIELD(type, member pooled, part "pooler_output_size", 0, 1, 1 << 20, ARCH_ROLE_NONE),          \
+        ARCH_ACT_FIELD(type, member pooler_act, part "pooler_act", BY_TANH)
+#define ARCH_VIT_FIELDS ARCH_VIT_PART_FIELDS("", arch_vit_config, )
+by_status arch_vit_check(const void *config);
+by_pictures arch_vit_pictures(const void *config);
+extern const arch_key arch_vit_keys[];
+extern const by_input_info arch_picture_inputs[]; /* "pixel_values" alone */
+/* The input "pixel_values" (B, Ch, H, W) -> (B, T, C) after the last norm, in the present scope. source: it is the encoder of
+ * another model. */
+by_tensor *arch_vit_body(by_graph *g, const arch_vit_config *c, by_model_io *io, bool source);
+/* Returns "features" and, of a model without a head, "pooled". */
+void arch_vit_features(by_graph *g, const arch_vit_config *c, by_model_io *io);
 
 /* ---- what the relatives of BERT and RoBERTa share (bert.c, roberta.c) ------------------------- */
 

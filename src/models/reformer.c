@@ -382,5 +382,6 @@ const arch_family arch_reformer = {
     .is_causal = is_causal,
     .no_cache = true,
     .inputs = inputs,
+    .adapted = "query,query_key,value",
     .build = build,
 };

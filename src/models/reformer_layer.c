@@ -149,20 +149,7 @@ static by_tensor *feed_forward(by_graph *g, void *user, by_tensor *x) /* (B, n, 
     return by_cast(g, h, by_type(x));
 }
 
-enum { MOST_PARTS = 12, MOST_PIECES = MOST_PARTS * MOST_PARTS * MOST_PARTS };
-
-/* One after the other along the positions. */
-static by_tensor *join(by_graph *g, by_tensor **parts, int count)
-{
-    while (count > 1) {
-        int made = 0;
-        for (int i = 0; i < count; i += MOST_PARTS, made++)
-            parts[made] =
-                count - i > 1 ? by_concat(g, parts + i, BY_MIN(MOST_PARTS, count - i), 1) : parts[i];
-        count = made;
-    }
-    return parts[0];
-}
+enum { MOST_PIECES = 12 * 12 * 12 };
 
 /* y = feed_forward(x) and, with dy, the gradient of x. */
 static by_tensor *pieces(by_graph *g, arch_reformer_layer *l, by_tensor *x, by_tensor *dy, by_tensor **dx)
@@ -179,8 +166,8 @@ static by_tensor *pieces(by_graph *g, arch_reformer_layer *l, by_tensor *x, by_t
         y[count] = dy ? by_vjp(g, feed_forward, l, part, slope, &d[count]) : feed_forward(g, l, part);
     }
     if (dy)
-        *dx = join(g, d, count);
-    return join(g, y, count);
+        *dx = nn_concat(g, d, count, 1);
+    return nn_concat(g, y, count, 1);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------- */

@@ -19,6 +19,9 @@ static const arch_family *const architectures[] = {
     &arch_xlnet,       &arch_sparse_transformer,
     &arch_rnn,         &arch_lstm,
     &arch_gru,         &arch_rnn_seq2seq,
+    &arch_vit,         &arch_imagegpt,
+    &arch_deit,        &arch_clip,
+    &arch_vision_encoder_decoder, &arch_image_transformer,
 };
 
 int arch_count(void)
@@ -112,6 +115,9 @@ const char *arch_choice_word(arch_role role, int i)
         arch_role role;
         const char *words[MOST];
     } choices[] = {{ARCH_ROLE_PATTERN, {"strided", "fixed"}},
+                   {ARCH_ROLE_BLOCKS, {"1d", "2d"}},
+                   {ARCH_ROLE_DISTRIBUTION, {"categorical", "dmol"}},
+                   {ARCH_ROLE_COORDINATES, {"sinusoidal", "learned"}},
                    {ARCH_ROLE_SHARING, {"merged", "alternating", "heads"}},
                    {ARCH_ROLE_CELL, {"gru", "lstm", "rnn"}},
                    {ARCH_ROLE_SCORE, {"additive", "none", "dot", "general", "concat"}}};

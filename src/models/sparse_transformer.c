@@ -62,7 +62,7 @@ static by_pattern pattern(const arch_gpt2_config *body, int layer)
 
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    arch_gpt2_build(g, config, io, pattern);
+    arch_gpt2_build(g, config, io, &(arch_gpt2_variant){.pattern = pattern});
 }
 
 static by_status check(const void *config)
@@ -101,5 +101,6 @@ const arch_family arch_sparse_transformer = {
     .n_presets = BY_COUNT(presets),
     .check = check,
     .adjust = adjust,
+    .adapted = "c_attn",
     .build = build,
 };

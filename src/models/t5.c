@@ -356,7 +356,7 @@ static const arch_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weig
     .table = "shared.weight", .head_offset = offsetof(t5_config, head), .always_tied = true,      \
     .ignored = ignored, .copies = copies, .aliases = aliases, .keys = other_keys,                 \
     .config_size = sizeof(t5_config), .check = check, .unlimited = true, .labels_in_place = true, \
-    .build = build
+    .adapted = "q,v", .build = build
 #define CLASSES(name)                                                \
     .classes = {[BY_TASK_SEQ2SEQ] = name "ForConditionalGeneration", \
                 [BY_TASK_FEATURES] = name "Model",                   \

@@ -231,5 +231,6 @@ const arch_family arch_xlm = {
     .check = check,
     .is_causal = is_causal,
     .labels_in_place = true,
+    .adapted = "q_lin,v_lin",
     .build = build,
 };

@@ -24,11 +24,25 @@ static by_tensor *project(by_graph *g, const nn_attention_spec *s, const char *n
             .out = width, .conv1d = s->conv1d, .no_bias = s->no_bias, .std = std ? std : s->std});
 }
 
+/* The keys and values of `from`: (B, S, Hkv*D) each. */
+static void project_pair(by_graph *g, const nn_attention_spec *s, by_tensor *from, int64_t width,
+                         by_tensor **k, by_tensor **v)
+{
+    if (s->kv) {
+        by_tensor *both = project(g, s, s->kv, from, 2 * width, 0);
+        *k = by_slice(g, both, 2, 0, width);
+        *v = by_slice(g, both, 2, width, width);
+        return;
+    }
+    *k = project(g, s, s->key, from, width, 0);
+    *v = project(g, s, s->value, from, width, 0);
+}
+
 void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *s)
 {
-    const int64_t width = key_width(s, memory);
+    by_tensor *k, *v;
     by_scope_push(g, "%s", name);
-    by_tensor *k = project(g, s, s->key, memory, width, 0), *v = project(g, s, s->value, memory, width, 0);
+    project_pair(g, s, memory, key_width(s, memory), &k, &v);
     nn_cache_keep_source(g, k, v, s->cache, s->layer);
     by_scope_pop(g);
 }
@@ -44,10 +58,8 @@ by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *
         by_scope_push(g, "%s", name);
     by_tensor *q = s->qkv ? project(g, s, s->qkv, x, inner + 2 * width, 0)
                           : project(g, s, s->query, x, inner, s->query_std); /* (B, T, H*D) */
-    if (from && !s->qkv) {
-        k = project(g, s, s->key, from, width, 0); /* (B, S, Hkv*D) */
-        v = project(g, s, s->value, from, width, 0);
-    }
+    if (from && !s->qkv)
+        project_pair(g, s, from, width, &k, &v);
     if (s->rope && from) {
         const int dim = s->op.heads > 0 ? (int)(inner / s->op.heads) : 0;
         if (s->qkv) { /* take the packed projection apart */

@@ -5,6 +5,13 @@
 
 #include "graph/graph.h"
 
+/* A look-up where there is an adapter, which sees look-ups alone. */
+static by_tensor *first_row(by_graph *g, by_tensor *table)
+{
+    return !gr_is_bad(g) && g->hook ? by_gather(g, table, by_range(g, 1, (int64_t[]){1}))
+                                    : by_slice(g, table, 0, 0, 1);
+}
+
 /* ids NULL: the first row (C) alone. padding -1: none. */
 static by_tensor *embedding(by_graph *g, const char *name, by_tensor *ids, int64_t rows, int64_t width,
                             by_init init, int padding)
@@ -12,7 +19,7 @@ static by_tensor *embedding(by_graph *g, const char *name, by_tensor *ids, int64
     by_scope_push(g, "%s", name);
     by_tensor *table = by_param(g, "weight", 2, (int64_t[]){rows, width}, init);
     by_tensor *y = ids ? by_gather_padded(g, table, ids, padding)
-                       : by_reshape(g, by_slice(g, table, 0, 0, 1), 1, (int64_t[]){width});
+                       : by_reshape(g, first_row(g, table), 1, (int64_t[]){width});
     by_scope_pop(g);
     return y;
 }
@@ -126,4 +133,16 @@ by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *s)
                               .std = s->std,
                               .out_std = s->std});
     return nn_layernorm(g, s->norm2, by_add(g, x, by_dropout(g, h, s->drop2)), s->eps);
+}
+
+by_tensor *nn_concat(by_graph *g, by_tensor **parts, int count, int axis)
+{
+    enum { MOST = 12 }; /* inputs of one node */
+    while (count > 1) {
+        int made = 0;
+        for (int i = 0; i < count; i += MOST, made++)
+            parts[made] = count - i > 1 ? by_concat(g, parts + i, BY_MIN(MOST, count - i), axis) : parts[i];
+        count = made;
+    }
+    return parts[0];
 }

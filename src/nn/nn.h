@@ -65,6 +65,7 @@ typedef by_tensor *(*nn_attend)(by_graph *g, const nn_attention_spec *spec, by_t
 struct nn_attention_spec {
     by_attention_spec op;
     const char *qkv;                       /* one projection for queries, keys and values; NULL: one each */
+    const char *kv;                        /* one for keys and values; NULL: one each */
     const char *query, *key, *value, *out; /* projections; `out` is of the result */
     int64_t inner;                         /* heads times the width of one; 0: the width of x */
     bool conv1d, no_bias, no_out_bias;     /* of the first three, and of the result */
@@ -87,17 +88,30 @@ void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const n
  *      score = scale ((q + u).k + (q + v).r[s - p])
  *
  * q (B, T, H*D), k and v (B, S, H*D) are projected. Row i of `distances` is r of s - p = i - zero; farther distances
- * share the row at that end. The second term is a tensor (B, H, T, L) of q's type. */
+ * share the row at that end. The second term is a tensor (B, H, T, L) of q's type. With `chunk` it exists for that
+ * many queries at a time, and the backward pass computes it once more. */
+typedef struct nn_chunk {
+    int64_t query, queries; /* the first query and their number, */
+    int64_t key, keys;      /* the same of the keys */
+} nn_chunk;
 typedef struct nn_relative_spec {
     by_attention_spec op;          /* its members relative and relative_zero are set here */
     by_tensor *content, *position; /* u and v, (H, D) or (H*D); NULL: 0 */
-    by_tensor *distances;          /* (L, H*D), projected */
+    by_tensor *distances;          /* (L, H*D) or (B, L, H*D), projected */
     int zero;
-    by_cache *cache; /* decoding, or NULL */
+    int64_t chunk; /* queries at a time; 0: all */
+    /* Adds to op what belongs to pairs of these queries, q (B, queries, H*D), and keys: pair_mask and bias. NULL: none */
+    void (*pairs)(by_graph *g, const void *user, const nn_chunk *at, by_tensor *q, by_attention_spec *op);
+    const void *user; /* for pairs; until by_compile() returns */
+    by_cache *cache;  /* decoding, or NULL */
     int layer;
 } nn_relative_spec;
 by_tensor *nn_relative_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                  const nn_relative_spec *spec);
+/* The chunk for B * H heads, T queries and L distances: all queries up to 2^22 pairs, which keeps usual lengths in one
+ * piece; else the 16th part, and less where a term of one chunk would have more than 2^30 entries. The environment
+ * variable BANYAN_RELATIVE_CHUNK overrides it, for tests with short texts. */
+int64_t nn_relative_chunk(int64_t heads, int64_t queries, int64_t distances);
 /* (length, width): row i has the sines, then the cosines, of the distance p - s = zero - i. */
 by_tensor *nn_distances(by_graph *g, int64_t length, int zero, int64_t width, by_dtype type);
 
@@ -126,6 +140,25 @@ typedef struct nn_encoder_spec {
 } nn_encoder_spec;
 by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *spec);
 
+/* A linear map of the patches of pictures: pixels (B, Ch, H, W) -> (B, N, C), N = H/patch * W/patch, row by row. The weight is that
+ * of a convolution, (C, Ch, patch, patch). */
+typedef struct nn_patch_spec {
+    int64_t width; /* C */
+    int patch;
+    bool no_bias;
+    float std;
+} nn_patch_spec;
+by_tensor *nn_patches(by_graph *g, const char *name, by_tensor *pixels, const nn_patch_spec *spec);
+/* `count` tokens, up to 4 of C elements each, before the positions of x: (B, N, C) -> (B, count + N, C). */
+by_tensor *nn_prepend(by_graph *g, by_tensor *x, by_tensor *const *tokens, int count);
+/* Positions for another grid of patches. table (K + rows cols, C), of K tokens and a grid -> (K + to_rows to_cols, C): bicubic
+ * interpolation of the grid; the tokens stay as they are. */
+by_tensor *nn_stretch(by_graph *g, by_tensor *table, int64_t tokens, int64_t rows, int64_t cols, int64_t to_rows,
+                      int64_t to_cols);
+/* Stochastic depth (Huang et al. 2016): in training, x of a whole example (B, T, C) is 0 with probability p and divided by
+ * 1 - p otherwise. */
+by_tensor *nn_drop_path(by_graph *g, by_tensor *x, float p);
+
 /* x (B, T, C) with zeros where mask (B, T) is 0. */
 by_tensor *nn_hide(by_graph *g, by_tensor *x, by_tensor *mask);
 
@@ -134,5 +167,8 @@ by_tensor *nn_first(by_graph *g, by_tensor *x);
 
 /* Rows of (B, T, C) by flat index b*T + t: (B) i32 -> (B, C). */
 by_tensor *nn_pick(by_graph *g, by_tensor *x, by_tensor *rows);
+
+/* Any number of tensors one after the other. Overwrites the list. */
+by_tensor *nn_concat(by_graph *g, by_tensor **parts, int count, int axis);
 
 #endif

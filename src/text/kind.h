@@ -62,7 +62,7 @@ struct by_tokenizer {
     char *config;                  /* heap, or NULL: the tokenizer_config.json to save with it */
 };
 
-extern const tok_text_kind tok_text_bytes, tok_text_chars, tok_text_pair;
+extern const tok_text_kind tok_text_bytes, tok_text_chars, tok_text_pair, tok_text_words;
 
 /* Returns one of the two tokenizers joined by tok_pair; any other tokenizer returns itself. */
 const by_tokenizer *tok_side(const by_tokenizer *t, bool target);

@@ -375,6 +375,11 @@ uint64_t tok_hash(const by_tokenizer *t)
     return hash;
 }
 
+uint64_t tok_target_hash(const by_tokenizer *t)
+{
+    return tok_hash(tok_side(t, true));
+}
+
 int32_t by_tokenizer_find(const by_tokenizer *t, const char *token)
 {
     const char *text;
@@ -411,6 +416,11 @@ int tok_ids(const by_tokenizer *t)
 int by_tokenizer_eos(const by_tokenizer *t)
 {
     return t->eos;
+}
+
+int by_tokenizer_source_eos(const by_tokenizer *t)
+{
+    return tok_side(t, false)->eos;
 }
 
 by_status tok_encode(const by_tokenizer *t, const char *text, size_t size, by_ids *out)

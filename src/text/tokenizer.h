@@ -16,6 +16,17 @@ by_tokenizer *tok_new_chars(const char *const *texts, const size_t *sizes, int c
 /* The same from files; errors name the file and the line. */
 by_tokenizer *tok_new_chars_of(const char *const *paths, int count);
 
+/* Words between white space, of a vocabulary that the caller holds and that must outlive the tokenizer. It is made, never
+ * read: a file of it is a WordLevel model. Decoded words are separated by one space. */
+typedef struct tok_word_list {
+    int count;
+    int32_t unknown, end;                                          /* ids; end may be -1 */
+    int32_t (*find)(const void *user, const char *word, size_t n); /* `unknown` for what is not there */
+    const char *(*name)(const void *user, int32_t id);
+    const void *user;
+} tok_word_list;
+by_tokenizer *tok_new_words(const tok_word_list *list);
+
 /* Joins the tokenizers of source and target and takes ownership of both, also on failure. Their padding, end
  * and unknown tokens must have the same ids. Returns NULL if either is NULL. */
 by_tokenizer *tok_pair(by_tokenizer *source, by_tokenizer *target);
@@ -23,10 +34,12 @@ by_tokenizer *tok_pair(by_tokenizer *source, by_tokenizer *target);
 /* All ids, of either side, are below this. */
 int tok_ids(const by_tokenizer *t);
 
-const char *tok_kind(const by_tokenizer *t); /* "char", "byte", "BPE", "WordPiece", "WordLevel", "Unigram" */
+const char *tok_kind(
+    const by_tokenizer *t); /* "char", "byte", "word", "BPE", "WordPiece", "WordLevel", "Unigram" */
 
 /* A fingerprint: tokenizers that give different ids have different fingerprints, with near certainty. */
 uint64_t tok_hash(const by_tokenizer *t);
+uint64_t tok_target_hash(const by_tokenizer *t); /* of the target side, where there are two */
 
 /* A growing list of ids. */
 by_status tok_ids_reserve(by_ids *v, size_t extra); /* makes room for extra more; data is then not NULL */

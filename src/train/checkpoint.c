@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "banyan/adapter.h"
 #include "base/file.h"
 #include "graph/graph.h"
 #include "io/weights.h"
@@ -123,12 +124,12 @@ by_status train_model_save(const by_model *m, const by_tokenizer *tokenizer, con
     BY_TRY(by_model_save(m, dir, BY_F32));
     if (tokenizer)
         BY_TRY(by_tokenizer_save(tokenizer, dir));
-    return write_moments(by_model_params(m), dir);
+    return write_moments(by_model_trained(m), dir);
 }
 
 by_status train_model_load(by_model *m, const char *dir)
 {
-    return read_moments(by_model_params(m), dir) == BY_OK ? BY_OK : base_fail_context("%s", dir);
+    return read_moments(by_model_trained(m), dir) == BY_OK ? BY_OK : base_fail_context("%s", dir);
 }
 
 by_status train_checkpoint_load(const char *dir, train_run_state *s, train_state_fn read, void *user)
@@ -273,13 +274,14 @@ by_status train_checkpoint_save(train_folder *f, const train_run_state *s, bool 
     return status == BY_OK ? thin_out(f, keep) : base_fail_context("saving a checkpoint");
 }
 
-by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer)
+by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
+                                 const by_processor *processor)
 {
     char *stage;
     BY_TRY(train_folder_stage(f, &stage));
     by_status s = by_model_save(m, stage, BY_F32);
     if (s == BY_OK)
-        s = by_tokenizer_save(tokenizer, stage);
+        s = processor ? by_processor_save(processor, stage) : by_tokenizer_save(tokenizer, stage);
     if (s == BY_OK)
         s = train_folder_place_files(f, NULL);
     if (s != BY_OK)

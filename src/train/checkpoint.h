@@ -53,7 +53,8 @@ by_status train_checkpoint_average(const train_folder *f, int count, by_model *m
 
 /* Write a model and its tokenizer into the folder itself, in the place of those that the run left there
  * before. */
-by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer);
+by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
+                                 const by_processor *processor);
 
 /* Finish what a save did not come to, now that the state of the checkpoint that a run goes on from is known:
  * the links to the last and the best, and the removal of old ones. */

@@ -12,6 +12,8 @@
 #include "base/file.h"
 #include "model/model.h"
 #include "base/json.h"
+#include "train/pixel_data.h"
+#include "train/shard_facts.h"
 #include "train/vocabulary.h"
 
 enum { INPUT_PART = 1 << 16 };
@@ -59,60 +61,6 @@ static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked
     base_free(path);
     base_free(list);
     return t;
-}
-
-typedef struct facts {
-    uint64_t source, sum; /* sum: of the contents; 0 when it was not recorded */
-    int64_t bytes, tokens;
-} facts;
-
-static by_status write_facts(const char *path, const facts *f)
-{
-    base_buf text = {0};
-    base_buf_printf(&text,
-                    "{\n  \"source\": \"%016llx\",\n  \"checksum\": \"%016llx\",\n  \"bytes\": %lld,\n  "
-                    "\"tokens\": %lld\n}\n",
-                    (unsigned long long)f->source, (unsigned long long)f->sum, (long long)f->bytes,
-                    (long long)f->tokens);
-    by_status s = text.failed ? BY_ERR_MEMORY : base_file_write(path, text.data, text.size);
-    base_buf_free(&text);
-    return s;
-}
-
-/* False when there are none, or none that can be read: the shard is then made again. */
-static bool read_facts(const char *path, facts *f)
-{
-    cJSON *json = base_file_exists(path) ? base_json_load(path) : NULL;
-    const char *source = NULL, *sum = NULL;
-    bool ok = json && base_json_string(json, "checksum", NULL, &sum) == BY_OK &&
-              base_json_string(json, "source", NULL, &source) == BY_OK && source &&
-              base_json_int(json, "bytes", 0, 0, INT64_C(1) << 52, &f->bytes) == BY_OK &&
-              base_json_int(json, "tokens", 0, 0, INT64_C(1) << 52, &f->tokens) == BY_OK;
-    if (ok)
-        f->source = strtoull(source, NULL, 16);
-    f->sum = ok && sum ? strtoull(sum, NULL, 16) : 0;
-    cJSON_Delete(json);
-    base_error_clear();
-    return ok;
-}
-
-/* Of the tokens, and of the documents where there are some; 0 when a file cannot be read. */
-static uint64_t contents_sum(const char *bin, const char *index)
-{
-    const char *const paths[] = {bin, index};
-    uint64_t sum = 0;
-    for (int i = 0; i < BY_COUNT(paths); i++) {
-        base_map map;
-        if (!paths[i])
-            continue;
-        if (base_map_open(&map, paths[i]) != BY_OK) {
-            base_error_clear();
-            return 0;
-        }
-        sum = sum * 31 + base_checksum(map.data, map.size);
-        base_map_close(&map);
-    }
-    return sum ? sum : 1;
 }
 
 /* One text of a run, tokenised: out/data/NAME.bin, of documents also NAME.docs, and NAME.json about it. */
@@ -211,16 +159,7 @@ static by_tokenizer *make_tokenizer(const by_run_spec *spec, const char *asked, 
         return learn_from_pairs(spec, asked, side, d, data_dir, &x->items);
     if (train_vocabulary_asked(asked))
         return train_vocabulary_learn(spec, asked, d->kind, (const char *const *)x->paths, x->count, NULL);
-    if (strcmp(asked, "char") == 0)
-        return tok_new_chars_of((const char *const *)x->paths, x->count);
-    if (strcmp(asked, "byte") == 0)
-        return tok_new_bytes();
-    if (base_dir_exists(asked) || base_file_exists(asked))
-        return by_tokenizer_load(asked);
-    base_fail(BY_ERR_IO,
-              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N and wordpiece:N",
-              asked);
-    return NULL;
+    return train_tokenizer_named(asked, (const char *const *)x->paths, x->count);
 }
 
 /* One for each text of a pair. */
@@ -298,7 +237,7 @@ static uint64_t items_hash(const train_items *items, uint64_t h)
 }
 
 static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_spec *spec, train_dataset *d,
-                            const char *bin, const char *index, facts *f)
+                            const char *bin, const char *index, train_facts *f)
 {
     data_parallel_spec pairs = x->items.spec;
     pairs.found = &d->found;
@@ -317,7 +256,7 @@ static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_s
 
 /* Tokenise a text into dir unless that was done, and open it. The tokenizer has been saved in dir. */
 static by_status open_parts(train_dataset *d, const by_run_spec *spec, const char *dir, const text *x,
-                            facts *f, data_tokens **tokens, data_docs *docs)
+                            train_facts *f, data_tokens **tokens, data_docs *docs)
 {
     const bool lm = d->kind == DATA_OBJECTIVE_LM;
     const int vocab = tok_ids(d->tokenizer);
@@ -330,15 +269,15 @@ static by_status open_parts(train_dataset *d, const by_run_spec *spec, const cha
             source = base_hash(&(int[2]){d->kind == DATA_OBJECTIVE_TLM, spec->objective.language_count},
                                sizeof(int[2]), source);
         source = items_hash(&x->items, source);
-        if (!read_facts(note, f) || f->source != source || !base_file_exists(bin) ||
-            (!lm && !base_file_exists(index)) || (f->sum && f->sum != contents_sum(bin, lm ? NULL : index))) {
+        if (!train_facts_read(note, f) || f->source != source || !base_file_exists(bin) ||
+            (!lm && !base_file_exists(index)) || (f->sum && f->sum != train_facts_sum(bin, lm ? NULL : index))) {
             f->source = source;
             s = lm ? data_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
                                        &f->tokens)
                    : build_docs(d->tokenizer, x, spec, d, bin, index, f);
-            f->sum = s == BY_OK ? contents_sum(bin, lm ? NULL : index) : 0;
+            f->sum = s == BY_OK ? train_facts_sum(bin, lm ? NULL : index) : 0;
             if (s == BY_OK)
-                s = write_facts(note, f);
+                s = train_facts_write(note, f);
         }
     }
     if (s == BY_OK && !lm) {
@@ -397,7 +336,7 @@ static by_status open_text(train_dataset *d, const by_run_spec *spec, train_fold
                            const text *train, const text *held)
 {
     char *dir = base_path_join(spec->out, "data");
-    facts f = {0}, fe = {0};
+    train_facts f = {0}, fe = {0};
     by_status s = dir ? claim_data(folder, train, held) : BY_ERR_MEMORY;
     if (s == BY_OK) {
         d->tokenizer = find_tokenizer(spec, d, dir, from, train);
@@ -518,6 +457,12 @@ by_status train_dataset_open(train_dataset *d, const by_run_spec *spec, train_fo
     BY_TRY(check_languages(d, spec));
     BY_TRY(check_two(d, spec));
     BY_TRY(check_input(spec));
+    if (d->kind == DATA_OBJECTIVE_PIXELS) {
+        const by_status opened = train_pixels_open(d, spec, folder, from);
+        if (opened != BY_OK)
+            train_dataset_close(d);
+        return opened;
+    }
     by_status s = find_text(&train, "train", spec->data, spec->data_count, folder, from != NULL);
     if (s == BY_OK)
         s = find_text(&held, "eval", spec->eval_data, spec->eval_count, folder, from != NULL);
@@ -546,6 +491,7 @@ void train_dataset_close(train_dataset *d)
         data_tokens_free(d->eval);
     data_tokens_free(d->train);
     by_tokenizer_free(d->tokenizer);
+    by_processor_free(d->processor);
     base_buf_free(&d->found);
     memset(d, 0, sizeof *d);
 }

@@ -3,14 +3,16 @@
 #ifndef BY_TRAIN_DATASET_H
 #define BY_TRAIN_DATASET_H
 
+#include "banyan/image.h"
 #include "banyan/train.h"
 #include "data/objective.h"
 #include "train/folder.h"
 
 typedef struct train_dataset {
     by_tokenizer *tokenizer; /* NULL when shards came without one */
+    by_processor *processor; /* of DATA_OBJECTIVE_PIXELS; otherwise NULL */
     data_objective_kind kind;
-    /* of DATA_OBJECTIVE_LM: streams */
+    /* of DATA_OBJECTIVE_LM and DATA_OBJECTIVE_PIXELS: streams */
     data_tokens *train, *eval; /* eval: NULL, or the same object as train, or one of its own */
     int64_t train_begin, train_end, eval_begin, eval_end;
     /* of the others: documents */

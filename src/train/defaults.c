@@ -32,6 +32,7 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
                                    .weight_decay = 0.1,
                                    .max_grad_norm = 1},
                      .seed = 1337,
+                     .images = {.drop_path = init_from ? -1 : 0},
                      .eval_batches = -1,
                      .keep = 1};
     const arch_family *a = family && !init_from ? arch_find(family) : NULL;
@@ -48,6 +49,14 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
         s.optimizer.max_grad_norm = a->training.clip;
     if (a->training.no_decay)
         s.optimizer.weight_decay = 0;
+    if (a->canvas)
+        s.shape.dropout = -1;
+    if (a->pictures) { /* as DeiT (Touvron et al. 2021) */
+        s.shape.dropout = -1;
+        s.batch = 0;
+        s.optimizer.beta2 = 0.999;
+        s.optimizer.weight_decay = 0.05;
+    }
     if (name && strcmp(name, "translate") == 0) {
         s.label_smoothing = 0.1;
         s.optimizer.beta2 = 0.98;
@@ -59,6 +68,7 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
 by_finetune_spec by_finetune_defaults(void)
 {
     return (by_finetune_spec){.dropout = -1,
+                              .images = {.drop_path = -1},
                               .work = {.longest_answer = 30, .batch = 32},
                               .seq2seq = {.batch_tokens = 4096, .eval_texts = 200},
                               .accumulate = 1,
@@ -113,7 +123,8 @@ double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int 
     if (kind == DATA_OBJECTIVE_TRANSLATE)
         return BY_MIN(0.512 / width, 2e-3);
     const double rate = BY_MIN(0.384 / width, 3e-3);
-    return kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_FIM ? rate : rate / 3;
+    const bool next = kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_FIM || kind == DATA_OBJECTIVE_PIXELS;
+    return next ? rate : rate / 3;
 }
 
 /* At 128 wide, 3e-5 does not get away from the most frequent label in twenty epochs of 400 rows; 1.8e-4 does. */

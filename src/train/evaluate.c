@@ -46,7 +46,8 @@ by_status by_task_evaluate(by_device *d, const char *model, by_dtype dtype, cons
                            by_task_result *out)
 {
     base_error_clear();
-    by_model *m = by_model_open(d, model, &(by_model_spec){.dtype = dtype, .weights = spec->weights});
+    const by_model_spec opening = {.dtype = dtype, .weights = spec->weights, .adapter_folder = spec->adapter};
+    by_model *m = by_model_open(d, model, &opening);
     by_tokenizer *t = m ? by_tokenizer_load(model) : NULL;
     by_status s = t ? evaluate(m, t, path, data, spec, predictions, out) : base_error_status();
     by_tokenizer_free(t);

@@ -4,9 +4,12 @@
 
 #include <math.h>
 
+#include "banyan/adapter.h"
 #include "base/file.h"
+#include "model/adapter.h"
 #include "train/defaults.h"
 #include "train/loop.h"
+#include "train/picture_run.h"
 #include "train/task_batches.h"
 
 typedef struct tuning {
@@ -68,6 +71,8 @@ static by_model_spec spec_of(const by_finetune_spec *s)
                            .stochastic_rounding = s->stochastic_rounding,
                            .freeze = s->freeze,
                            .layer_decay = s->layer_decay,
+                           .adapter = s->adapter,
+                           .weights = s->weights,
                            .seed = s->seed};
 }
 
@@ -96,7 +101,8 @@ static by_status open_fresh(tuning *t)
 static by_status load(void *self, const char *dir)
 {
     tuning *t = self;
-    const by_model_spec spec = spec_of(&t->spec);
+    by_model_spec spec = spec_of(&t->spec);
+    spec.adapter = NULL; /* it is in the checkpoint */
     t->model = by_model_open(t->device, dir, &spec);
     if (!t->model)
         return base_error_status();
@@ -173,6 +179,8 @@ static by_status record(void *self, train_record *out)
                  {"class", by_model_class(t->model), TRAIN_SAME},
                  {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
                  {"freeze", s->freeze, TRAIN_SAME},
+                 {"lora", s->lora, TRAIN_SAME},
+                 {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"class_weights", s->class_weights, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
                  {"eval_data", s->eval_data, TRAIN_FREE},
@@ -239,7 +247,8 @@ static by_status fill_defaults(tuning *t)
     s->schedule.steps = s->steps;
     BY_TRY(train_loop_plan(&t->loop, s->steps));
     if (s->schedule.rate < 0)
-        s->schedule.rate = train_default_tuning_rate(by_model_width(t->model));
+        s->schedule.rate =
+            train_default_tuning_rate(by_model_width(t->model)) * (by_model_adapter(t->model) ? 10 : 1);
     if (s->schedule.warmup < 0)
         s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->loop.first_steps);
     if (s->eval_every <= 0)
@@ -322,7 +331,7 @@ static by_status set_up(tuning *t)
     BY_TRY(fill_defaults(t));
     BY_TRY(train_loop_check(&t->loop));
     BY_TRY(train_tuning_weights(&t->train, s->class_weights));
-    t->result->trained = by_params_trained(by_model_params(t->model));
+    t->result->trained = by_params_trained(by_model_trained(t->model));
     t->trainer = by_trainer_new(t->model, &(by_trainer_spec){.accumulate = s->accumulate,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
@@ -356,7 +365,8 @@ static void tear_down(tuning *t)
 static by_status take_best(tuning *t)
 {
     char *best = base_path_join(t->spec.out, "best");
-    by_model *m = best ? by_model_open(t->device, best, &(by_model_spec){.dtype = t->spec.dtype}) : NULL;
+    const by_model_spec spec = {.dtype = t->spec.dtype, .weights = t->spec.weights};
+    by_model *m = best ? by_model_open(t->device, best, &spec) : NULL;
     base_free(best);
     if (!m)
         return base_error_status();
@@ -378,14 +388,16 @@ static by_status finish(tuning *t)
         BY_TRY(train_task_evaluate(&t->eval, t->passes, s->predictions, &t->result->best));
     t->result->evaluated = t->has_eval;
     t->result->best_step = t->has_eval ? t->loop.state.best_step : t->loop.state.step;
-    return train_checkpoint_leave(&t->loop.folder, t->model, t->tokenizer);
+    return train_checkpoint_leave(&t->loop.folder, t->model, t->tokenizer, NULL);
 }
 
 static void describe(const tuning *t)
 {
     const by_finetune_result *r = t->result;
     base_buf note = {0};
-    const size_t values = by_params_value_bytes(by_model_params(t->model));
+    const by_params *body = by_model_params(t->model), *trained = by_model_trained(t->model);
+    const size_t values =
+        by_params_value_bytes(body) + (trained != body ? by_params_value_bytes(trained) : 0);
     data_examples_describe(&t->train.examples, &note);
     base_buf_puts(&note, "\n");
     if (t->has_eval) {
@@ -421,13 +433,26 @@ static by_status run(tuning *t)
     return s == BY_OK ? finish(t) : s;
 }
 
+/* Weights in blocks are not trained. */
+static by_status check_stored(const by_finetune_spec *s)
+{
+    if (s->weights && !s->adapter && !s->freeze && s->model && !model_adapter_is_folder(s->model))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "weights of %s are not trained: train an adapter, or freeze layers",
+                         by_dtype_name(s->weights));
+    return BY_OK;
+}
+
 by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
+    BY_TRY(check_stored(spec));
     if (spec->reading.kind == BY_EXAMPLE_SEQ2SEQ)
         return train_finetune_seq2seq(d, spec, result);
+    if (data_kind_is_picture(spec->reading.kind))
+        return train_finetune_pictures(d, spec, result);
     tuning t = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};
     const double started = base_seconds();

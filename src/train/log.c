@@ -137,6 +137,8 @@ static int scalars_of(const by_report *r, scalar *out)
                           {"grad_norm", "train/grad_norm", r->grad_norm},
                           {"ms", "speed/ms", r->ms},
                           {"tokens_per_s", "speed/tokens_per_s", r->tokens_per_s},
+                          {"pictures_per_s", "speed/pictures_per_s", r->pictures_per_s},
+                          {"data_wait", "speed/data_wait", r->data_wait},
                           {"eval_loss", "eval/loss", r->eval_loss},
                           {"eval_next_accuracy", "eval/next_accuracy", r->next_accuracy}};
     int n = 0;
@@ -152,7 +154,7 @@ static int scalars_of(const by_report *r, scalar *out)
     }
     return n;
 }
-enum { MAX_SCALARS = 7 + BY_METRICS_MAX };
+enum { MAX_SCALARS = 9 + BY_METRICS_MAX };
 
 static by_status write_metrics(train_log *l, int64_t step, const scalar *list, int n)
 {

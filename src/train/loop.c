@@ -86,6 +86,8 @@ by_report train_report_empty(void)
                        .grad_norm = NAN,
                        .ms = NAN,
                        .tokens_per_s = NAN,
+                       .pictures_per_s = NAN,
+                       .data_wait = NAN,
                        .peak_share = NAN};
 }
 
@@ -134,12 +136,14 @@ static by_status start_step(train_loop *l)
         if (l->limit == 0) /* the first step shows how long they take */
             l->limit = BY_MAX(BY_MIN(l->spec.ahead, BY_TRAINER_KEPT), 1);
         l->begin = base_seconds();
-        l->tokens = l->flops = 0;
+        l->work = (train_work){0};
     }
     BY_TRY(
         l->client->step(l->self, l->state.step, by_schedule_rate(&l->spec.schedule, l->state.step), &work));
-    l->tokens += work.tokens;
-    l->flops += work.flops;
+    l->work.tokens += work.tokens;
+    l->work.flops += work.flops;
+    l->work.pictures += work.pictures;
+    l->work.waited += work.waited;
     l->state.step++;
     return BY_OK;
 }
@@ -158,7 +162,7 @@ static void set_limit(train_loop *l, double step_seconds)
 static double peak_share(train_loop *l, double rate)
 {
     enum { TRIES = 3 };
-    if (!(l->peak > 0) || !(l->flops > 0))
+    if (!(l->peak > 0) || !(l->work.flops > 0))
         return NAN;
     while (rate > l->peak && l->remeasured < TRIES) {
         const double again = by_device_peak(l->spec.device, l->spec.dtype);
@@ -187,8 +191,14 @@ static by_status read_back(train_loop *l, by_report *last)
     BY_TRY(l->client->read(l->self, n, losses, norms));
     const double seconds = base_seconds() - l->begin;
     r.ms = seconds * 1e3 / n;
-    r.tokens_per_s = l->tokens / seconds;
-    r.peak_share = peak_share(l, l->flops / seconds);
+    r.tokens_per_s = l->work.tokens / seconds;
+    r.peak_share = peak_share(l, l->work.flops / seconds);
+    if (l->work.pictures > 0) {
+        r.pictures_per_s = l->work.pictures / seconds;
+        r.data_wait = l->work.waited / seconds;
+        l->waited += l->work.waited;
+        l->stepped += seconds;
+    }
     set_limit(l, seconds / n);
     for (int i = 0; i < n; i++) {
         r.step = first + i + 1;

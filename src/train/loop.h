@@ -18,6 +18,8 @@
 /* What a step worked on. */
 typedef struct train_work {
     double tokens, flops;
+    double pictures;
+    double waited; /* seconds, for data that are prepared ahead */
 } train_work;
 
 typedef struct train_client {
@@ -70,11 +72,13 @@ typedef struct train_loop {
     double started;
     /* Read-back. A GPU need not wait for the host, nor the host for a GPU: losses and norms stay on the device and are read for
      * several steps at once, after about a second's worth and whenever a step is evaluated or saved. */
-    int64_t read;                /* steps that have been read back; the others are pending */
-    int limit;                   /* how many may be pending */
-    double begin, tokens, flops; /* of the pending steps: when they began, and their work */
-    double peak;                 /* measured FLOP/s of matrix products; NaN: unknown */
-    int remeasured;              /* how often it was measured again */
+    int64_t read;           /* steps that have been read back; the others are pending */
+    int limit;              /* how many may be pending */
+    double begin;           /* when the pending steps began */
+    train_work work;        /* their work */
+    double waited, stepped; /* of all steps: seconds of waiting for data, and in all */
+    double peak;            /* measured FLOP/s of matrix products; NaN: unknown */
+    int remeasured;         /* how often it was measured again */
     /* the result */
     double loss; /* of the last step; NaN before */
     bool stopped_early;

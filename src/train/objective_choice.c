@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "model/model.h"
 #include "base/json.h"
-#include "train/dataset.h"
+#include "train/pixel_data.h"
 
 /* The family of a model directory. */
 static const arch_family *family_of(const char *dir)
@@ -38,6 +38,11 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
         return base_fail(BY_ERR_ARGUMENT,
                          "permuted blocks and one-way reading are for the objective \"plm\", not \"%s\"",
                          name);
+    if ((*out == DATA_OBJECTIVE_PIXELS) != (a->canvas != NULL))
+        return base_fail(BY_ERR_ARGUMENT,
+                         a->canvas ? "%s learns pixels; the objective \"%s\" is for text"
+                                   : "%s is no model of pixels, which the objective \"%s\" is for",
+                         a->title, name);
     if (!a->classes[data_objective_task(*out)])
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for the objective \"%s\"; its own is \"%s\"",
                          a->title, name, a->objective ? a->objective : "lm");
@@ -84,6 +89,8 @@ static by_status make_stream_rows(train_dataset *d, const by_run_spec *s, bool c
 
 by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const by_model *m, bool held)
 {
+    if (d->kind == DATA_OBJECTIVE_PIXELS)
+        return train_pixels_objectives(d, s, m, held);
     if (d->kind == DATA_OBJECTIVE_LM)
         return make_stream_rows(d, s, by_model_carries(m), held);
     const int32_t no_padding = by_model_pad(m) == 0;

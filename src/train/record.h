@@ -21,7 +21,7 @@ typedef struct train_fact {
     const char *absent; /* the text that records without the key stand for; NULL: "" */
 } train_fact;
 
-enum { TRAIN_FACTS_MAX = 64 };
+enum { TRAIN_FACTS_MAX = 96 };
 typedef struct train_record {
     train_fact facts[TRAIN_FACTS_MAX]; /* in the order of the file */
     int count;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "model/model.h"
 #include "train/defaults.h"
+#include "train/picture_run.h"
 #include "train/run.h"
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -21,8 +22,12 @@ static by_status check_causal(const train_run *r)
 
 static by_model_spec model_spec(const by_run_spec *s)
 {
-    return (by_model_spec){
-        .dtype = s->dtype, .training = true, .stochastic_rounding = s->stochastic_rounding, .seed = s->seed};
+    return (by_model_spec){.dtype = s->dtype,
+                           .training = true,
+                           .stochastic_rounding = s->stochastic_rounding,
+                           .adapter = s->adapter,
+                           .weights = s->weights,
+                           .seed = s->seed};
 }
 
 static by_status open_model(train_run *r)
@@ -48,7 +53,8 @@ static by_status open_model(train_run *r)
 static by_status load(void *self, const char *dir)
 {
     train_run *r = self;
-    const by_model_spec spec = model_spec(&r->spec);
+    by_model_spec spec = model_spec(&r->spec);
+    spec.adapter = NULL; /* it is in the checkpoint */
     r->model = by_model_open(r->device, dir, &spec);
     return r->model ? train_model_load(r->model, dir) : base_error_status();
 }
@@ -57,6 +63,8 @@ static by_status save(void *self, const char *dir)
 {
     const train_run *r = self;
     BY_TRY(train_model_save(r->model, r->data.tokenizer, dir));
+    if (r->data.processor)
+        BY_TRY(by_processor_save(r->data.processor, dir));
     return r->streams ? train_streams_save(r->streams, r->spec.accumulate, dir) : BY_OK;
 }
 
@@ -96,16 +104,54 @@ static void free_streams(train_run *r)
     base_free(r->streams);
 }
 
-/* Micro-batch k of a step, or with k = accumulate a batch of an evaluation, with its stream. */
-static by_status give_stream(train_run *r, by_batch *b, int k, bool restarts)
+/* A batch of an evaluation, the first of which restarts the stream. */
+static by_status give_stream(const train_run *r, by_batch *b, bool restarts)
 {
     if (!r->streams)
         return BY_OK;
-    b->stream = r->streams[k];
+    b->stream = r->streams[r->spec.accumulate];
     return restarts ? by_stream_reset(b->stream) : BY_OK;
 }
 
+/* ---- scheduled sampling (Bengio et al. 2015) ---------------------------------------------------- */
+
+static by_status make_sampled(train_run *r)
+{
+    if (!(r->spec.scheduled_sampling > 0))
+        return BY_OK;
+    if (data_objective_task(r->data.kind) != BY_TASK_SEQ2SEQ)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "scheduled sampling needs an encoder-decoder, and the objective is \"%s\"",
+                         data_objective_name(r->data.kind));
+    const size_t rows = r->rows.room ? r->rows.room : (size_t)r->rows.batch * (size_t)r->rows.seq;
+    r->sampled = base_alloc_zero(rows, sizeof *r->sampled);
+    return r->sampled ? BY_OK : BY_ERR_MEMORY;
+}
+
+/* Which tokens of micro-batch k the decoder is to predict itself: a function of seed, step and micro-batch, so that a
+ * resumed run draws the same. The first token of a row starts the text. */
+static void give_sampled(train_run *r, by_batch *b, int64_t step, int k)
+{
+    const by_run_spec *s = &r->spec;
+    if (!r->sampled)
+        return;
+    const double share = s->scheduled_sampling * (double)step / (double)BY_MAX(s->steps - 1, 1);
+    base_rng random = base_rng_make(base_hash("sampled", 7, s->seed), (uint64_t)(step * s->accumulate + k));
+    for (int64_t i = 0, n = (int64_t)b->batch * b->seq; i < n; i++)
+        r->sampled[i] = base_rng_uniform(&random) < share && i % b->seq > 0;
+    by_batch_put_tokens(b, "sampled", r->sampled);
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Micro-batch k of the step whose rows are in r->rows. */
+static by_batch micro_batch(train_run *r, int64_t step, int k)
+{
+    by_batch b = data_samples_batch(&r->rows, k);
+    b.stream = r->streams ? r->streams[k] : NULL;
+    give_sampled(r, &b, step, k);
+    return b;
+}
 
 static int64_t count_targets(const train_run *r, const by_batch *b)
 {
@@ -130,8 +176,7 @@ static void weigh(train_run *r, const by_batch *b)
 /* Trace the first step of this process. */
 static void trace(train_run *r, by_trace_fn fn)
 {
-    by_batch like = data_samples_batch(&r->rows, 0);
-    like.stream = r->streams ? r->streams[0] : NULL;
+    by_batch like = micro_batch(r, 0, 0);
     by_program *p = r->spec.trace ? by_trainer_program(r->trainer, &like) : NULL;
     if (p)
         by_program_trace(p, fn, r->spec.user);
@@ -147,10 +192,11 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
     data_objective_prefetch(r->data.rows, step + 1);
     trace(r, s->trace);
     for (int k = 0; k < s->accumulate; k++) {
-        by_batch b = data_samples_batch(&r->rows, k);
+        by_batch b = micro_batch(r, step, k);
         if (r->rows.shapes && s->accumulate > 1)
             weigh(r, &b);
-        BY_TRY(give_stream(r, &b, k, data_objective_restarts(r->data.rows, step)));
+        if (b.stream && data_objective_restarts(r->data.rows, step))
+            BY_TRY(by_stream_reset(b.stream));
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
         work->tokens += (double)b.batch * b.seq;
         work->flops += by_trainer_flops(r->trainer);
@@ -199,7 +245,7 @@ static by_status measure(train_run *r, by_report *p)
         BY_TRY(
             data_objective_held_batch(r->data.eval_rows, r->streams ? i : i * all / batches, &r->eval_rows));
         by_batch b = data_samples_batch(&r->eval_rows, 0);
-        BY_TRY(give_stream(r, &b, r->spec.accumulate, i == 0));
+        BY_TRY(give_stream(r, &b, i == 0));
         const int32_t *labels = by_batch_ids(&b, "second_targets");
         by_batch_put(&b, "second_targets", BY_I32, 0, NULL, NULL);
         BY_TRY(by_trainer_evaluate(r->trainer, &b, &sum, &count));
@@ -216,6 +262,11 @@ static by_status evaluate(void *self, by_report *p, double *score)
     (void)score; /* the loss decides */
     train_run *r = self;
     BY_TRY(measure(r, p));
+    if (r->data.processor && !by_processor_colours(r->data.processor)) {
+        r->metrics[0] = (by_metric){"bits_per_dim", p->eval_loss / log(2)};
+        p->metrics = r->metrics;
+        p->n_metrics = r->n_metrics = 1;
+    }
     r->result->eval_loss = p->eval_loss;
     r->result->next_accuracy = p->next_accuracy;
     return BY_OK;
@@ -301,9 +352,9 @@ static by_status set_up_steps(train_run *r)
         BY_TRY(data_samples_make(&r->eval_rows, r->data.eval_rows, s->batch, s->batch));
     if (many)
         data_samples_largest(&r->rows, r->data.rows);
+    BY_TRY(make_sampled(r));
     for (int k = 0; k < (r->streams ? s->accumulate : 1); k++) {
-        by_batch like = data_samples_batch(&r->rows, k);
-        BY_TRY(give_stream(r, &like, k, false));
+        by_batch like = micro_batch(r, 0, k);
         if (!by_trainer_program(r->trainer, &like))
             return base_error_status();
     }
@@ -331,6 +382,13 @@ static by_status open_folder(train_run *r)
                             .user = s->user});
 }
 
+static const char *loss_unit(const train_run *r)
+{
+    return !r->data.processor                            ? "nats per token"
+           : by_processor_colours(r->data.processor) > 0 ? "nats per colour"
+                                                         : "nats per value";
+}
+
 static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
@@ -352,12 +410,13 @@ static by_status set_up(train_run *r)
     return train_loop_begin(&r->loop,
                             &(train_loop_spec){TRAIN_LOOP_SHARED(s), .evaluates = r->data.eval_rows != NULL,
                                                .measures_peak = !s->no_peak, .device = r->device,
-                                               .loss_unit = "nats per token"});
+                                               .loss_unit = loss_unit(r)});
 }
 
 static void tear_down(train_run *r)
 {
     base_free(r->languages);
+    base_free(r->sampled);
     data_samples_free(&r->rows);
     data_samples_free(&r->eval_rows);
     by_trainer_free(r->trainer);
@@ -385,6 +444,8 @@ static by_status average(train_run *r)
         status = by_model_save(r->model, dir, BY_F32);
     if (status == BY_OK && r->data.tokenizer)
         status = by_tokenizer_save(r->data.tokenizer, dir);
+    if (status == BY_OK && r->data.processor)
+        status = by_processor_save(r->data.processor, dir);
     if (status == BY_OK)
         status = train_folder_place(&r->loop.folder, "averaged");
     base_free(dir);
@@ -396,7 +457,8 @@ static by_status leave(train_run *r)
 {
     char *dir = base_path_join(r->spec.out, isfinite(r->loop.state.best_eval) ? "best" : "last");
     by_model *m = dir ? by_model_open(r->device, dir, &(by_model_spec){0}) : NULL;
-    by_status s = m ? train_checkpoint_leave(&r->loop.folder, m, r->data.tokenizer) : base_error_status();
+    by_status s = m ? train_checkpoint_leave(&r->loop.folder, m, r->data.tokenizer, r->data.processor)
+                    : base_error_status();
     by_model_free(m);
     base_free(dir);
     return s;
@@ -443,7 +505,9 @@ static by_status run(train_run *r)
     by_run_result *result = r->result;
     BY_TRY(set_up(r));
     result->resumed_from = r->loop.state.step;
+    result->loss_unit = loss_unit(r);
     result->parameters = by_params_elements(by_model_params(r->model));
+    result->trained = by_params_trained(by_model_trained(r->model));
     result->activation_bytes = by_trainer_bytes(r->trainer);
     result->state_bytes = by_trainer_state_bytes(r->trainer);
     describe(r);
@@ -453,6 +517,10 @@ static by_status run(train_run *r)
     result->steps = r->loop.state.step;
     result->best_eval_loss = r->loop.state.best_eval;
     result->best_step = r->loop.state.best_step;
+    if (r->n_metrics) {
+        result->metrics[0] = (by_metric){r->metrics[0].name, r->loop.state.best_eval / log(2)};
+        result->n_metrics = 1;
+    }
     if (s == BY_OK && r->spec.average > 0)
         s = average(r);
     return s == BY_OK && r->spec.leaves_model ? leave(r) : s;
@@ -463,9 +531,15 @@ by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *res
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_run_spec or by_run_result" : "device");
     base_error_clear();
+    if (train_reads_pictures(d, spec))
+        return train_picture_train(d, spec, NULL, result);
     train_run r = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
-    *result = (by_run_result){
-        .loss = NAN, .eval_loss = NAN, .best_eval_loss = NAN, .next_accuracy = NAN, .averaged_eval_loss = NAN};
+    *result = (by_run_result){.loss = NAN,
+                              .eval_loss = NAN,
+                              .best_eval_loss = NAN,
+                              .next_accuracy = NAN,
+                              .averaged_eval_loss = NAN,
+                              .data_wait = NAN};
     const double started = base_seconds();
     by_status s = run(&r);
     result->seconds = base_seconds() - started;

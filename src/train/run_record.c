@@ -3,6 +3,7 @@
 
 #include "model/model.h"
 #include "train/defaults.h"
+#include "train/pixel_data.h"
 #include "train/run.h"
 
 static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
@@ -17,6 +18,8 @@ by_model_shape train_run_shape(const train_run *r)
         shape.vocab = by_tokenizer_vocab_size(r->data.tokenizer);
         shape.target_vocab = by_tokenizer_target_vocab_size(r->data.tokenizer);
     }
+    if (r->data.processor)
+        train_pixels_shape(&r->data, &shape);
     if (r->spec.objective.language_count > 1)
         shape.languages = r->spec.objective.language_count;
     return shape;
@@ -61,6 +64,8 @@ static void record_names(const train_run *r, train_record *out)
     const by_run_spec *s = &r->spec;
     train_record_text(out, "family", s->init_from ? by_model_family(r->model) : s->family, TRAIN_SAME);
     train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
+    train_record_text(out, "lora", s->lora, TRAIN_SAME);
+    train_record_text(out, "weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME);
     train_record_text(out, "tokenizer", s->tokenizer ? s->tokenizer : "char", TRAIN_PATH);
     train_record_text(out, "target_tokenizer", s->target_tokenizer, TRAIN_PATH);
     train_record_text(out, "optimizer", optimizers[s->optimizer.kind], TRAIN_SAME);
@@ -72,9 +77,15 @@ static void record_names(const train_run *r, train_record *out)
 
 static void record_pattern(const by_model *m, train_record *out)
 {
-    const arch_role role = arch_has(m->arch, ARCH_ROLE_SCORE) ? ARCH_ROLE_SCORE : ARCH_ROLE_PATTERN;
+    const arch_role role = arch_has(m->arch, ARCH_ROLE_SCORE)    ? ARCH_ROLE_SCORE
+                           : arch_has(m->arch, ARCH_ROLE_BLOCKS) ? ARCH_ROLE_BLOCKS
+                                                                 : ARCH_ROLE_PATTERN;
     train_record_text(out, "attention", arch_config_choice(m->arch, m->config, role), TRAIN_SAME);
     train_record_text(out, "cell", arch_config_choice(m->arch, m->config, ARCH_ROLE_CELL), TRAIN_SAME);
+    train_record_text(out, "distribution", arch_config_choice(m->arch, m->config, ARCH_ROLE_DISTRIBUTION),
+                      TRAIN_SAME);
+    train_record_text(out, "coordinates", arch_config_choice(m->arch, m->config, ARCH_ROLE_COORDINATES),
+                      TRAIN_SAME);
     train_record_text(out, "attention_mode", arch_config_choice(m->arch, m->config, ARCH_ROLE_SHARING),
                       TRAIN_SAME);
 }
@@ -83,8 +94,8 @@ static void record_pattern(const by_model *m, train_record *out)
 static train_rule steps_rule(const train_run *r)
 {
     const by_schedule kind = r->spec.schedule.kind;
-    return r->loop.longer || kind == BY_SCHEDULE_CONSTANT || kind == BY_SCHEDULE_INVERSE_SQRT ? TRAIN_FREE
-                                                                                              : TRAIN_SAME;
+    const bool fixed = kind == BY_SCHEDULE_CONSTANT || kind == BY_SCHEDULE_INVERSE_SQRT;
+    return r->loop.longer || (fixed && !(r->spec.scheduled_sampling > 0)) ? TRAIN_FREE : TRAIN_SAME;
 }
 
 static void record_numbers(const train_run *r, const by_model *m, train_record *out)
@@ -137,8 +148,19 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"memory", by_model_memory(m), TRAIN_YOUNGER},
         {"stride", arch_config_get(m->arch, m->config, ARCH_ROLE_STRIDE), TRAIN_YOUNGER},
         {"summary", arch_config_get(m->arch, m->config, ARCH_ROLE_SUMMARY), TRAIN_YOUNGER},
+        {"channels", arch_config_get(m->arch, m->config, ARCH_ROLE_CHANNELS), TRAIN_YOUNGER},
+        {"query_block", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK), TRAIN_YOUNGER},
+        {"local_memory", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY), TRAIN_YOUNGER},
+        {"query_block_rows", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK_ROWS), TRAIN_YOUNGER},
+        {"query_block_columns", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK_COLUMNS), TRAIN_YOUNGER},
+        {"local_memory_rows", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY_ROWS),
+         TRAIN_YOUNGER},
+        {"local_memory_columns", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY_COLUMNS),
+         TRAIN_YOUNGER},
+        {"mixtures", arch_config_get(m->arch, m->config, ARCH_ROLE_MIXTURES), TRAIN_YOUNGER},
         {"hash_rounds", by_model_hash_rounds(m), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
+        {"scheduled_sampling", s->scheduled_sampling, TRAIN_YOUNGER},
         {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
     };
     for (int i = 0; i < BY_COUNT(all); i++)

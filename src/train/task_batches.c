@@ -9,8 +9,17 @@ enum { IGNORED = -100 };
 
 by_task train_task_task(by_example_kind kind)
 {
-    static const by_task tasks[] = {BY_TASK_CLASSIFY, BY_TASK_CLASSIFY, BY_TASK_TAG, BY_TASK_ANSWER,
-                                    BY_TASK_CHOICE,   BY_TASK_SEQ2SEQ,  BY_TASK_MLM, BY_TASK_LM};
+    static const by_task tasks[] = {[BY_EXAMPLE_CLASSIFY] = BY_TASK_CLASSIFY,
+                                    [BY_EXAMPLE_REGRESS] = BY_TASK_CLASSIFY,
+                                    [BY_EXAMPLE_TAG] = BY_TASK_TAG,
+                                    [BY_EXAMPLE_ANSWER] = BY_TASK_ANSWER,
+                                    [BY_EXAMPLE_CHOICE] = BY_TASK_CHOICE,
+                                    [BY_EXAMPLE_SEQ2SEQ] = BY_TASK_SEQ2SEQ,
+                                    [BY_EXAMPLE_IMAGE_CLASSIFY] = BY_TASK_CLASSIFY,
+                                    [BY_EXAMPLE_CAPTION] = BY_TASK_SEQ2SEQ,
+                                    [BY_EXAMPLE_MLM] = BY_TASK_MLM,
+                                    [BY_EXAMPLE_LM] = BY_TASK_LM,
+                                    [BY_EXAMPLE_IMAGE] = BY_TASK_LM};
     return tasks[kind];
 }
 
@@ -30,8 +39,11 @@ const char *train_task_title(by_example_kind kind)
                                          [BY_EXAMPLE_ANSWER] = "question answering",
                                          [BY_EXAMPLE_CHOICE] = "multiple choice",
                                          [BY_EXAMPLE_SEQ2SEQ] = "sequence to sequence",
+                                         [BY_EXAMPLE_IMAGE_CLASSIFY] = "image classification",
+                                         [BY_EXAMPLE_CAPTION] = "captions",
                                          [BY_EXAMPLE_MLM] = "masked language modelling",
-                                         [BY_EXAMPLE_LM] = "language modelling"};
+                                         [BY_EXAMPLE_LM] = "language modelling",
+                                         [BY_EXAMPLE_IMAGE] = "models of pixels"};
     return titles[kind];
 }
 
@@ -147,9 +159,9 @@ by_status train_task_open(train_task *w, data_examples *examples, by_model *m, c
     *w = (train_task){.spec = *spec, .examples = *examples, .model = m, .tokenizer = t};
     *examples = (data_examples){0};
     const by_example_kind kind = w->examples.spec.kind;
-    if (kind == BY_EXAMPLE_SEQ2SEQ)
+    if (kind == BY_EXAMPLE_SEQ2SEQ || data_kind_is_picture(kind))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "texts that are written from others are not evaluated row by row");
+                         "pictures, and texts that are written from others, are not evaluated row by row");
     if (kind == BY_EXAMPLE_LM && by_model_pads_left(m))
         return base_fail(
             BY_ERR_UNSUPPORTED,
@@ -349,7 +361,7 @@ static by_status put_targets(train_task *w, int b, int row, uint64_t seed)
     case BY_EXAMPLE_LM:
         put_next(w, b, row);
         break;
-    case BY_EXAMPLE_SEQ2SEQ: /* train_task_open refuses these */
+    default: /* train_task_open refuses the others */
         break;
     }
     return BY_OK;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "banyan/adapter.h"
 #include "banyan/train.h"
 
 enum { KEPT = BY_TRAINER_KEPT };
@@ -61,7 +62,7 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
     t->spec = *spec;
     t->spec.accumulate = BY_MAX(spec->accumulate, 1);
     t->spec.optimizer.seed = spec->seed;
-    t->update = by_update_new(by_model_params(m), &t->spec.optimizer);
+    t->update = by_update_new(by_model_trained(m), &t->spec.optimizer);
     const size_t kept = KEPT * (size_t)t->spec.accumulate;
     t->losses = by_memory_new(by_model_device(m), kept * loss_size(t));
     t->norms = by_memory_new(by_model_device(m), KEPT * loss_size(t));
@@ -279,7 +280,8 @@ size_t by_trainer_bytes(const by_trainer *t)
 
 size_t by_trainer_state_bytes(const by_trainer *t)
 {
-    return by_params_bytes(by_model_params(t->model));
+    const by_params *body = by_model_params(t->model), *trained = by_model_trained(t->model);
+    return by_params_bytes(body) + (trained != body ? by_params_bytes(trained) : 0);
 }
 
 double by_trainer_flops(const by_trainer *t)

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "banyan/train_tokenizer.h"
+#include "base/file.h"
 #include "base/input.h"
 #include "models/models.h"
+#include "text/tokenizer.h"
 
 enum { SENTINELS = 100, MAX_SPECIAL = SENTINELS + 16 };
 
@@ -103,8 +105,10 @@ void train_items_free(train_items *items)
 static const struct {
     const char *name;
     by_vocab_kind kind;
-} vocabularies[] = {
-    {"bpe:", BY_VOCAB_BPE}, {"unigram:", BY_VOCAB_UNIGRAM}, {"wordpiece:", BY_VOCAB_WORDPIECE}};
+} vocabularies[] = {{"bpe:", BY_VOCAB_BPE},
+                    {"unigram:", BY_VOCAB_UNIGRAM},
+                    {"wordpiece:", BY_VOCAB_WORDPIECE},
+                    {"word:", BY_VOCAB_WORD}};
 
 static by_vocab_kind read_kind(const char *text, const char **size)
 {
@@ -158,6 +162,9 @@ static const char words[] =
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
     "\"prepend_scheme\":\"always\",\"split\":true},{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}]}";
 
+static const char spaces[] =
+    "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":true}";
+
 /* What is special, and where it stands around a text. */
 typedef struct plan {
     by_vocab_spec spec;
@@ -169,6 +176,14 @@ typedef struct plan {
 static void add(plan *p, const char *token)
 {
     p->special[p->count++] = token;
+}
+
+static void split_words(plan *p)
+{
+    if (p->spec.kind != BY_VOCAB_WORDPIECE)
+        p->spec.pre_tokenizer = words;
+    if (p->spec.kind == BY_VOCAB_WORD)
+        p->spec.decoder = spaces;
 }
 
 static void plan_seq2seq(plan *p, const arch_training *family, const train_items *items)
@@ -184,8 +199,7 @@ static void plan_seq2seq(plan *p, const arch_training *family, const train_items
     }
     p->spec.post_processor = family->encloses ? enclosed : closed;
     p->spec.unknown = "<unk>";
-    if (p->spec.kind != BY_VOCAB_WORDPIECE)
-        p->spec.pre_tokenizer = words;
+    split_words(p);
 }
 
 /* A model to start from does not say how its family is trained. */
@@ -199,14 +213,14 @@ static const arch_training *training_of(const by_run_spec *spec)
 static void plan_encoder(plan *p)
 {
     const char *const usual[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
-    if (p->spec.kind != BY_VOCAB_UNIGRAM) {
+    if (p->spec.kind == BY_VOCAB_BPE || p->spec.kind == BY_VOCAB_WORDPIECE) {
         p->spec.like = p->spec.kind == BY_VOCAB_BPE ? "roberta" : "bert";
         return;
     }
     for (int i = 0; i < BY_COUNT(usual); i++)
         add(p, usual[i]);
     p->spec.post_processor = enclosed;
-    p->spec.pre_tokenizer = words;
+    split_words(p);
 }
 
 static void plan_permuted(plan *p)
@@ -216,8 +230,7 @@ static void plan_permuted(plan *p)
         add(p, usual[i]);
     p->spec.unknown = "<unk>";
     p->spec.post_processor = followed;
-    if (p->spec.kind != BY_VOCAB_WORDPIECE)
-        p->spec.pre_tokenizer = words;
+    split_words(p);
 }
 
 static void plan_decoder(plan *p, data_objective_kind kind)
@@ -262,4 +275,20 @@ by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked,
     }
     base_free(p);
     return t;
+}
+
+by_tokenizer *train_tokenizer_named(const char *asked, const char *const *files, int count)
+{
+    if (train_vocabulary_asked(asked))
+        return train_vocabulary_learn(&(by_run_spec){0}, asked, DATA_OBJECTIVE_LM, files, count, NULL);
+    if (strcmp(asked, "char") == 0)
+        return tok_new_chars_of(files, count);
+    if (strcmp(asked, "byte") == 0)
+        return tok_new_bytes();
+    if (base_dir_exists(asked) || base_file_exists(asked))
+        return by_tokenizer_load(asked);
+    base_fail(BY_ERR_IO,
+              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N, wordpiece:N and word:N",
+              asked);
+    return NULL;
 }

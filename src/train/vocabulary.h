@@ -17,11 +17,14 @@ typedef struct train_items {
 by_status train_items_make(train_items *out, const by_run_spec *spec, char *const *paths, int count);
 void train_items_free(train_items *items); /* zero state is legal */
 
-/* Whether a tokenizer is to be learnt: "bpe:N", "unigram:N", "wordpiece:N". */
+/* Whether a tokenizer is to be learnt: "bpe:N", "unigram:N", "wordpiece:N", "word:N". */
 bool train_vocabulary_asked(const char *tokenizer);
 /* Learn what `asked` names from text files; items, of pairs, or NULL. Its special tokens are those the
  * objective needs, and have the first ids. */
 by_tokenizer *train_vocabulary_learn(const by_run_spec *spec, const char *asked, data_objective_kind kind,
                                      const char *const *files, int count, const train_items *items);
+
+/* A tokenizer by name, for text: "char", "byte", one to be learnt, or a directory. NULL on failure. */
+by_tokenizer *train_tokenizer_named(const char *asked, const char *const *files, int count);
 
 #endif

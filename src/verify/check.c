@@ -6,6 +6,7 @@
 
 #include "graph/graph.h"
 #include "model/derive.h"
+#include "model/model.h"
 
 /* ---- tensors of the reference ---------------------------------------------------------------- */
 
@@ -126,6 +127,23 @@ float *verify_parameter(const by_params *p, int i, by_slot slot)
         return NULL;
     }
     return values;
+}
+
+int verify_locate(const verify_case *c, const char *name, const by_params **list)
+{
+    const by_adapter *a = by_model_adapter(c->model);
+    const char *end = strstr(name, ".base_layer.");
+    int i = a ? by_params_find(by_adapter_params(a), name) : -1;
+    *list = i >= 0 ? by_adapter_params(a) : by_model_params(c->model);
+    if (i >= 0)
+        return i;
+    if (a && verify_has_prefix(name, "base_model.model."))
+        name += strlen("base_model.model.");
+    char *plain = a && end ? base_sprintf("%.*s.%s", (int)(end - name), name, end + strlen(".base_layer."))
+                           : base_strdup(name);
+    i = plain ? model_find(c->model, plain) : -1;
+    base_free(plain);
+    return i;
 }
 
 bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool there)

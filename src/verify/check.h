@@ -62,6 +62,9 @@ bool verify_is_wide(const verify_case *c); /* true for f32 and f64 */
 /* Returns a slot of parameter i as floats, on the heap. Returns NULL on failure. */
 float *verify_parameter(const by_params *p, int i, by_slot slot);
 size_t verify_parameter_size(const by_params *p, int i);
+/* Finds a parameter by its name in the reference: of the adapter, if the case has one, else of the model. *list gets where it is.
+ * Returns -1 if there is none. */
+int verify_locate(const verify_case *c, const char *name, const by_params **list);
 /* Reports a missing parameter (negative index) or a missing gradient. Returns true if it reported one. */
 bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool there);
 
@@ -104,10 +107,16 @@ by_status verify_token_losses(verify_case *c, const by_weight *e);
 /* ---- the parts: run, then compare each entry (check_pass.c, check_generate.c, check_train.c) --- */
 
 by_status verify_passes(verify_case *c);
-by_status verify_output(verify_case *c, const by_weight *e);
+/* The parts of verify_passes: read the inputs; run a pass over them, replacing an earlier one. */
+by_status verify_inputs(verify_case *c);
+by_status verify_forward(verify_case *c);
+by_status verify_backward(verify_case *c);
+/* Compares the output called `name`. */
+by_status verify_output(verify_case *c, const by_weight *e, const char *name);
 by_status verify_gradient(verify_case *c, const by_weight *e);
 by_status verify_generation(verify_case *c, const by_weight *e);
 by_status verify_training(verify_case *c, const cJSON *settings);
+bool verify_is_batch(const verify_case *c, const char *name); /* "stepN.", an input of step N */
 by_status verify_step_values(verify_case *c, const by_weight *e, const float *here);
 by_status verify_trained(verify_case *c, const by_weight *e);
 
@@ -135,9 +144,12 @@ by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss)
 by_status verify_graph_compare(verify_case *c, verify_graph *v);
 
 by_status verify_ngram(verify_case *c);            /* check_ngram.c: no model, no reference.safetensors */
+by_status verify_chat(verify_case *c);             /* check_chat.c: no model, no reference.safetensors */
 by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
 by_status verify_recurrent(verify_case *c);        /* check_recurrent.c */
 by_status verify_additive_attention(verify_case *c);
-by_status verify_images(verify_case *c);           /* check_images.c: no model */
+by_status verify_alignment(verify_case *c); /* check_align.c: losses of preferences, policies, students */
+by_status verify_tune(verify_case *c);      /* check_tune.c: a model and an adapter */
+by_status verify_images(verify_case *c);    /* check_images.c: no model */
 
 #endif

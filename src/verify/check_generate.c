@@ -143,6 +143,13 @@ static void take_source(const verify_case *c, int b, const int32_t **source, int
 static by_status generate_rows(verify_case *c, const by_weight *e, generation *g, const int32_t *there)
 {
     const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
+    const by_array *pixels = pair ? by_batch_find(&c->extra, "pixel_values") : NULL;
+    by_picture_batch seen;
+    if (pixels) {
+        seen = (by_picture_batch){pixels->data, (int)e->dim[0] / g->spec.beam.returned, (int)pixels->shape[2],
+                                  (int)pixels->shape[3]};
+        g->spec.pictures = &seen;
+    }
     const int beams = g->spec.beam.width, returned = beams > 1 ? g->spec.beam.returned : 1;
     int rows = (int)e->dim[0] / returned, width = (int)e->dim[1], prompt = width - g->spec.max_new_tokens;
     const int32_t **prompts = base_alloc_zero((size_t)rows, sizeof *prompts);
@@ -150,6 +157,8 @@ static by_status generate_rows(verify_case *c, const by_weight *e, generation *g
     by_generate_result result = {0};
     by_status s = prompts && lengths ? BY_OK : BY_ERR_MEMORY;
     for (int b = 0; b < rows && s == BY_OK; b++) {
+        if (g->spec.pictures)
+            continue;
         lengths[b] = prompt_length(g, b, prompt);
         prompts[b] = there + (size_t)(b * returned) * (size_t)width + (prompt - lengths[b]);
         if (pair)

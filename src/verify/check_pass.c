@@ -53,6 +53,8 @@ static by_status take_targets(verify_case *c)
                       &c->targets));
     if (c->targets)
         verify_shift(c, c->targets);
+    else if (c->model->arch->predicts_itself)
+        BY_TRY(verify_ids(c, "input.", "input_ids", c->batch, c->seq, &c->targets));
     if (task == BY_TASK_PRETRAIN) {
         BY_TRY(verify_ids(c, "input.", "next_sentence_label", c->batch, 0, &c->second));
         if (!c->second)
@@ -126,8 +128,29 @@ static void put_extra(const verify_case *c, by_batch *b)
     }
 }
 
+/* Pictures stand in place of tokens. */
+static by_status take_pictures(verify_case *c, const by_pictures *p)
+{
+    static const char *const known[] = {"labels", NULL};
+    const bool captions = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
+    const by_weight *e = verify_find(c, "input.", "pixel_values");
+    BY_TRY(verify_known(c, "input.", known));
+    if (!e || e->rank != 4 || e->dim[0] < 1 || e->dim[0] > (1 << 20) || e->dim[2] > (1 << 15) ||
+        e->dim[3] > (1 << 15))
+        return base_fail(BY_ERR_FORMAT, "the reference has no input.pixel_values (B, C, H, W)");
+    c->batch = (int)e->dim[0];
+    c->seq = by_pictures_positions(p, (int)e->dim[2], (int)e->dim[3]);
+    BY_TRY(verify_take_extra(c, "input.", known));
+    return captions ? verify_pair(c, "input.") : take_targets(c);
+}
+
 static by_status take_inputs(verify_case *c)
 {
+    by_pictures pictures;
+    if (by_model_pictures(c->model, &pictures) &&
+        (by_model_vocab(c->model) == 0 || by_model_is_pair(c->model)))
+        return take_pictures(c, &pictures);
+
     static const char *const known[] = {
         "input_ids",       "attention_mask", "position_ids",        "token_type_ids",
         "langs",           "labels",         "next_sentence_label", "sentence_order_label",
@@ -230,12 +253,30 @@ static by_tensor *output_named(const verify_case *c, const char *name)
         {"cross_attentions.", "cross_attention"},
         {"global_attentions.", "global_attention"},
         {"mems.", "mems"},
+        {"text_model_output.hidden_states.", "hidden"},
+        {"vision_model_output.hidden_states.", "source_hidden"},
+        {"text_model_output.attentions.", "attention"},
+        {"vision_model_output.attentions.", "source_attention"},
+    };
+    static const struct {
+        const char *name, *output;
+    } towers[] = {
+        {"text_model_output.last_hidden_state", "features"},
+        {"vision_model_output.last_hidden_state", "memory"},
+        {"text_model_output.pooler_output", "text_features"},
+        {"vision_model_output.pooler_output", "image_features"},
     };
     for (int i = 0; i < BY_COUNT(lists); i++) {
         int k = index_after(name, lists[i].stem, by_io_output_count(io, lists[i].output));
         if (k >= 0)
             return by_io_output_at(io, lists[i].output, k);
     }
+    for (int i = 0; i < BY_COUNT(towers); i++)
+        if (strcmp(name, towers[i].name) == 0)
+            return by_io_output(io, towers[i].output);
+    by_pictures pictures;
+    if (strcmp(name, "encoder_last_hidden_state") == 0 && by_model_pictures(c->model, &pictures))
+        return by_io_output(io, "memory"); /* after the last norm */
     if (strcmp(name, "encoder_last_hidden_state") == 0)
         return by_io_output_at(io, "source_hidden", by_io_output_count(io, "source_hidden") - 1);
     for (int i = 0; i < BY_COUNT(logits_names); i++)
@@ -248,9 +289,8 @@ static by_tensor *output_named(const verify_case *c, const char *name)
     return strcmp(name, "loss") == 0 ? by_pass_loss(c->forward) : by_io_output(io, name);
 }
 
-by_status verify_output(verify_case *c, const by_weight *e)
+by_status verify_output(verify_case *c, const by_weight *e, const char *name)
 {
-    const char *name = e->name + strlen("output.");
     if (verify_is_memory(c, name) && !by_io_output(by_pass_io(c->forward), "mems"))
         return verify_memory(c, e);
     if (strcmp(name, "token_losses") == 0)
@@ -276,8 +316,8 @@ by_status verify_output(verify_case *c, const by_weight *e)
 
 by_status verify_gradient(verify_case *c, const by_weight *e)
 {
-    const by_params *p = by_model_params(c->model);
-    int i = model_find(c->model, e->name + strlen("grad."));
+    const by_params *p;
+    int i = verify_locate(c, e->name + strlen("grad."), &p);
     if (verify_missing(c, e, i, c->backward != NULL))
         return BY_OK;
     float *here = verify_parameter(p, i, BY_SLOT_GRAD);
@@ -307,13 +347,31 @@ static by_status check_targets(const verify_case *c)
                                      "all labels are ignored: the loss is NaN in the reference and 0 here");
 }
 
-by_status verify_passes(verify_case *c)
+by_status verify_inputs(verify_case *c)
 {
-    bool wanted;
     BY_TRY(take_inputs(c));
     BY_TRY(take_named(c));
-    BY_TRY(check_targets(c));
-    BY_TRY(run_pass(c, &c->forward, &c->stream, false));
+    return check_targets(c);
+}
+
+by_status verify_forward(verify_case *c)
+{
+    by_pass_free(c->forward);
+    c->forward = NULL;
+    return run_pass(c, &c->forward, &c->stream, false);
+}
+
+by_status verify_backward(verify_case *c)
+{
+    bool wanted;
     BY_TRY(verify_whole(c, &wanted));
-    return wanted && verify_has_targets(c) ? run_pass(c, &c->backward, &c->backward_stream, true) : BY_OK;
+    const bool has = verify_has_targets(c) || by_model_task(c->model) == BY_TASK_CONTRAST;
+    return wanted && has ? run_pass(c, &c->backward, &c->backward_stream, true) : BY_OK;
+}
+
+by_status verify_passes(verify_case *c)
+{
+    BY_TRY(verify_inputs(c));
+    BY_TRY(verify_forward(c));
+    return verify_backward(c);
 }

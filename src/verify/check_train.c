@@ -2,16 +2,33 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "banyan/adapter.h"
 #include "base/json.h"
+#include "graph/graph.h"
 #include "verify/check.h"
 
+static by_status read_schedule(const char *form, by_schedule_spec *s)
+{
+    int warmup, divisor, rest;
+    s->kind = BY_SCHEDULE_CONSTANT;
+    if (strcmp(form, "constant") == 0)
+        return BY_OK;
+    if (sscanf(form, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
+               &warmup, &divisor, &rest) != 3 ||
+        divisor != warmup || warmup < 0 || warmup + rest != s->steps)
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown schedule \"%s\"", form);
+    s->kind = BY_SCHEDULE_COSINE;
+    s->warmup = warmup;
+    return BY_OK;
+}
+
 /* Reads the settings of a recorded training run. Descriptions of what is fixed here must be the known
- * ones. */
-static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule)
+ * ones. *all: every trained parameter decays, otherwise matrices alone. */
+static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, by_schedule_spec *schedule,
+                               bool *all)
 {
     const char *kind, *decay, *form;
     double dropout;
-    int warmup, divisor, rest;
     const cJSON *betas = cJSON_GetObjectItemCaseSensitive(json, "betas");
     const cJSON *beta1 = cJSON_GetArrayItem(betas, 0), *beta2 = cJSON_GetArrayItem(betas, 1);
     BY_TRY(base_json_string(json, "optimizer", "", &kind));
@@ -23,23 +40,19 @@ static by_status read_training(const cJSON *json, by_optimizer_spec *optimizer, 
     BY_TRY(base_json_double(json, "weight_decay", 0, 0, 1e3, &optimizer->weight_decay));
     BY_TRY(base_json_double(json, "clip_grad_norm", 0, 0, 1e9, &optimizer->max_grad_norm));
     BY_TRY(base_json_int(json, "steps", 0, 1, 1 << 20, &schedule->steps));
-    if (strcmp(kind, "AdamW") != 0 || !cJSON_IsNumber(beta1) || !cJSON_IsNumber(beta2) || optimizer->eps == 0)
+    if (!verify_has_prefix(kind, "AdamW") || !cJSON_IsNumber(beta1) || !cJSON_IsNumber(beta2) ||
+        optimizer->eps == 0)
         return base_fail(BY_ERR_UNSUPPORTED, "the optimizer must be AdamW with betas and eps");
-    if (strcmp(decay, "tensors of two or more dimensions") != 0 || dropout != 0)
+    *all = strcmp(decay, "all trainable tensors") == 0;
+    if ((!*all && strcmp(decay, "tensors of two or more dimensions") != 0) || dropout != 0)
         return base_fail(
             BY_ERR_UNSUPPORTED,
             "can repeat only runs without dropout and with weight decay on \"tensors of two or more "
-            "dimensions\"");
-    if (sscanf(form, "linear warm-up over %d steps from lr/%d, then cosine to zero over the other %d:",
-               &warmup, &divisor, &rest) != 3 ||
-        divisor != warmup || warmup < 0 || warmup + rest != schedule->steps)
-        return base_fail(BY_ERR_UNSUPPORTED, "unknown schedule \"%s\"", form);
+            "dimensions\" or \"all trainable tensors\"");
     optimizer->kind = BY_ADAMW;
     optimizer->beta1 = beta1->valuedouble;
     optimizer->beta2 = beta2->valuedouble;
-    schedule->kind = BY_SCHEDULE_COSINE;
-    schedule->warmup = warmup;
-    return BY_OK;
+    return read_schedule(form, schedule);
 }
 
 /* Runs one step of an encoder-decoder. */
@@ -56,8 +69,10 @@ static by_status pair_step(verify_case *c, const char *prefix, by_trainer *t, do
 static by_status text_step(verify_case *c, const char *prefix, by_trainer *t, double *loss)
 {
     bool classify = by_model_task(c->model) == BY_TASK_CLASSIFY;
-    int32_t *tokens = NULL, *labels = NULL;
+    int32_t *tokens = NULL, *labels = NULL, *mask = NULL;
     by_status s = verify_ids(c, prefix, "input_ids", c->batch, c->seq, &tokens);
+    if (s == BY_OK)
+        s = verify_ids(c, prefix, "attention_mask", c->batch, c->seq, &mask);
     if (s == BY_OK)
         s = verify_ids(c, prefix, "labels", c->batch, classify ? 0 : c->seq, &labels);
     if (s == BY_OK && (!tokens || !labels))
@@ -65,23 +80,26 @@ static by_status text_step(verify_case *c, const char *prefix, by_trainer *t, do
     if (s == BY_OK && !classify)
         verify_shift(c, labels);
     by_batch b = by_batch_of(c->batch, c->seq, tokens);
+    by_batch_put_tokens(&b, "mask", mask);
     by_batch_put_ids(&b, "targets", classify ? c->batch : (int64_t)c->batch * c->seq, labels);
     if (s == BY_OK)
         s = by_trainer_backward(t, &b, true, loss);
     base_free(tokens);
     base_free(labels);
+    base_free(mask);
     return s;
 }
 
 static by_status train_step(verify_case *c, by_trainer *t, int step, double rate)
 {
-    static const char *const known[] = {"input_ids", "labels", NULL};
+    static const char *const known[] = {"input_ids", "labels", "attention_mask", NULL};
+    static const char *const known_pair[] = {"input_ids", "labels", NULL};
+    const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
     char prefix[24];
     double loss, norm;
     base_format(prefix, sizeof prefix, "step%d.", step);
-    BY_TRY(verify_known(c, prefix, known));
-    by_status s = by_model_task(c->model) == BY_TASK_SEQ2SEQ ? pair_step(c, prefix, t, &loss)
-                                                             : text_step(c, prefix, t, &loss);
+    BY_TRY(verify_known(c, prefix, pair ? known_pair : known));
+    by_status s = pair ? pair_step(c, prefix, t, &loss) : text_step(c, prefix, t, &loss);
     if (s == BY_OK)
         s = by_trainer_update(t, rate, &norm);
     if (s != BY_OK)
@@ -94,7 +112,7 @@ static by_status train_step(verify_case *c, by_trainer *t, int step, double rate
 /* Finds the largest second moment of all parameters: the scale of the gradients. */
 static by_status find_moment(verify_case *c)
 {
-    const by_params *p = by_model_params(c->model);
+    const by_params *p = by_model_trained(c->model);
     for (int i = 0; i < by_params_count(p); i++) {
         float *v = verify_parameter(p, i, BY_SLOT_MOMENT2);
         if (!v)
@@ -106,11 +124,20 @@ static by_status find_moment(verify_case *c)
     return BY_OK;
 }
 
+static void decay_all(by_params *p)
+{
+    for (int i = 0; i < p->n_segments; i++)
+        p->segments[i].decay = true;
+}
+
 by_status verify_training(verify_case *c, const cJSON *json)
 {
     by_optimizer_spec optimizer = {0};
     by_schedule_spec schedule = {0};
-    BY_TRY(read_training(json, &optimizer, &schedule));
+    bool all = false;
+    BY_TRY(read_training(json, &optimizer, &schedule, &all));
+    if (all)
+        decay_all(by_model_trained(c->model));
     BY_TRY(verify_shape(c, "step0."));
     c->steps = (int)schedule.steps;
     c->losses = base_alloc_zero((size_t)c->steps, sizeof *c->losses);
@@ -135,8 +162,8 @@ by_status verify_step_values(verify_case *c, const by_weight *e, const float *he
  * millionth of the largest, and not exactly zero. */
 by_status verify_trained(verify_case *c, const by_weight *e)
 {
-    const by_params *p = by_model_params(c->model);
-    int i = by_params_find(p, e->name + strlen("final."));
+    const by_params *p;
+    int i = verify_locate(c, e->name + strlen("final."), &p);
     if (verify_missing(c, e, i, true))
         return BY_OK;
     size_t n = verify_parameter_size(p, i);

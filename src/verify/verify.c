@@ -11,7 +11,7 @@
 static by_status compare_pass_entry(verify_case *c, const by_weight *e, const char *group)
 {
     if (strcmp(group, "output.") == 0)
-        return verify_output(c, e);
+        return verify_output(c, e, e->name + strlen(group));
     if (strcmp(group, "grad.") == 0)
         return verify_gradient(c, e);
     return verify_generation(c, e);
@@ -24,9 +24,8 @@ static by_status compare_training_entry(verify_case *c, const by_weight *e, cons
     return verify_step_values(c, e, strcmp(group, "losses") == 0 ? c->losses : c->norms);
 }
 
-/* Returns true for a batch of one step, which is an input: "stepN." with N below c->steps, without leading
- * zeros. */
-static bool is_batch(const verify_case *c, const char *name)
+/* N is below c->steps and has no leading zeros. */
+bool verify_is_batch(const verify_case *c, const char *name)
 {
     char prefix[32];
     long n = verify_has_prefix(name, "step") ? strtol(name + 4, NULL, 10) : -1;
@@ -62,7 +61,7 @@ static by_status compare_all(verify_case *c, bool training)
             int group = 0;
             while (group < 3 && !is_in(e->name, groups[group]))
                 group++;
-            bool input = training ? is_batch(c, e->name)
+            bool input = training ? verify_is_batch(c, e->name)
                                   : verify_has_prefix(e->name, "input.") || is_named(c, e->name);
             if (group != k || (group == 3 && input))
                 continue;
@@ -165,9 +164,15 @@ static by_status run_case(verify_case *c)
     BY_TRY(base_json_string(c->settings, "kind", "", &kind));
     if (strcmp(kind, "ngram") == 0)
         return verify_ngram(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+    if (strcmp(kind, "chat") == 0)
+        return verify_chat(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
     BY_TRY(open_reference(c));
     if (strcmp(kind, "images") == 0)
         return verify_images(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+    if (strcmp(kind, "align") == 0)
+        return verify_alignment(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
+    if (strcmp(kind, "tune") == 0)
+        return verify_tune(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
     BY_TRY(base_json_string(c->settings, "family", "", &class));
     BY_TRY(base_json_string(c->settings, "class", class, &class));
     for (int i = 0; i < BY_COUNT(kinds); i++)

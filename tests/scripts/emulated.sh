@@ -12,22 +12,28 @@ own_folder
 cd "$tmp" || exit 1
 
 # ---- recorded values ----------------------------------------------------------------------------------------------------
-verify() { # CASE TYPE
+verify() { # CASE TYPE [NOTE]
     if [ -d "$BANYAN_SHARED/parity/$1" ]; then
-        check "$1 $2" "$program" verify "$BANYAN_SHARED/parity/$1" --device cuda --dtype "$2"
+        check "$1 $2${3:+, $3}" "$program" verify "$BANYAN_SHARED/parity/$1" --device cuda --dtype "$2"
     else
         echo "not run emulated $1 $2: $BANYAN_SHARED/parity/$1 is not there"
     fi
 }
-for case in gpt2-lm gpt2-classify gpt-lm gptj-lm reformer-lm reformer-local-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation; do
+for case in gpt2-lm gpt2-classify gpt-lm gptj-lm reformer-lm reformer-local-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation imagegpt image-transformer-1d image-transformer-2d image-transformer-dmol vit-classify deit-classify tune-gpt2-lora tune-gpt2-dora tune-llama-embed tune-bert-bias tune-t5-lora align-dpo align-kto align-orpo-cpo align-reward align-grpo align-rloo align-ppo align-distil clip vit-gpt2-caption; do
     verify $case f32
 done
+# The term by distance of a few queries at a time, as for long texts.
+export BANYAN_RELATIVE_CHUNK=4
+for case in transfo-xl-plain transfo-xl-memory xlnet-memory xlnet-permutation; do
+    verify $case f32 "in chunks"
+done
+unset BANYAN_RELATIVE_CHUNK
 for mode in merged alternating heads; do
     verify sparse-strided-lm-$mode f32
     verify sparse-fixed-lm-$mode f32
 done
 verify gpt2-lm bf16
-for case in gpt2 bert t5 transfo-xl transfo-xl-authors xlnet-answers; do
+for case in gpt2 bert t5 transfo-xl transfo-xl-authors xlnet-answers imagegpt-classify vit-other-size deit-teacher caption; do
     check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/verify/$case" --device cuda
 done
 

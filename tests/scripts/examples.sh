@@ -10,6 +10,11 @@ mv "$tmp/why" "$tmp/table"
 # shellcheck disable=SC2016 # the fields are awk's
 check "its gradient vanishes" awk '$1 == 1024 { found = $5 < 0.01 * $3 && $4 > 0.8 && $2 < 0.3 } END { exit !found }' "$tmp/table"
 
+# An n-gram model of the documentation.
+counts() { (cd "$tmp" && "$examples/ngram" "$BANYAN_SOURCE/docs/ENGINE.md" "the memory of") >"$tmp/out" 2>"$tmp/err" && grep -q '^perplexity' "$tmp/out"; }
+check "probabilities of an n-gram model from C" counts
+check "the sum of its words is printed word by word" [ "$(grep -c ' 0\.' "$tmp/out")" -ge 4 ]
+
 # A small model to work with, trained on the sources of this very project.
 cat "$BANYAN_SOURCE"/src/graph/*.c >"$tmp/text"
 "$BANYAN" train --data "$tmp/text" --tokenizer byte --out "$tmp/run" --layers 2 --heads 2 --width 32 --context 32 \

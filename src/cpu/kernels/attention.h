@@ -304,7 +304,7 @@ static inline bool sees(const attention *a, int64_t b, int h, int64_t t, int64_t
     const gr_reach r = gr_reach_of_head(a->reach, h, a->heads);
     if (a->causal && s > p && s >= prefix_of(a, b))
         return false;
-    if (r.on && !gr_reaches(&r, gr_spot_of(&r, (int)p), gr_spot_of(&r, (int)s)))
+    if (r.on && !gr_reaches(&r, gr_spot_of(&r, (int)p), gr_key_spot_of(&r, (int)s)))
         return false;
     if (a->pairs.at && !pair_seen(a, pair_row(a, b, h, t / a->pairs.block), s / a->pairs.block))
         return false;

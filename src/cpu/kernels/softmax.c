@@ -2,25 +2,9 @@
  * are never kept: the loss stores one log-sum-exp per row, and the gradient is written over the logits. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
+#include "cpu/kernels/targets.h"
 
 #define BLOCK 256 /* exponentials added in R before they are added to a sum in double */
-
-/* Checks that every target is a class or ignore_index; *counted is the number of targets that are classes. */
-static by_status check_targets(const gr_node *n, int64_t rows, int64_t classes, int ignore, int64_t *counted)
-{
-    const int32_t *target = n->in[1]->data;
-    *counted = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        if (target[r] == ignore)
-            continue;
-        if (target[r] < 0 || target[r] >= classes)
-            return base_fail(
-                BY_ERR_ARGUMENT, "%s: target %d of row %lld is not in [0, %lld) nor the ignored %d",
-                gr_tensor_label(n->in[1]), (int)target[r], (long long)r, (long long)classes, ignore);
-        ++*counted;
-    }
-    return BY_OK;
-}
 
 #define BY_TEMPLATE "cpu/kernels/softmax.c"
 #include "cpu/kernels/each_type.h"

@@ -75,14 +75,31 @@ static inline void FN(hide_unreached)(const attention *a, const tile *x, R *rest
     for (int t = 0; t < x->width; t++)
         query[t] = gr_spot_of(&r, x->position + t);
     for (int s = 0; s < x->keys; s++) {
-        const gr_spot key = gr_spot_of(&r, (int)x->s0 + s);
+        const gr_spot key = gr_key_spot_of(&r, (int)x->s0 + s);
         for (int t = 0; t < x->width; t++)
             st[s * TILE + t] = gr_reaches(&r, query[t], key) ? st[s * TILE + t] : HIDDEN;
     }
 }
 
-/* Masks the pairs that the pair mask excludes. */
-static inline void FN(hide_pairs)(const attention *a, const tile *x, R *restrict st)
+/* Masks the pairs that a mask by single pairs excludes. */
+static inline void FN(hide_single_pairs)(const attention *a, const tile *x, R *restrict st)
+{
+    for (int t = 0; t < x->queries; t++) {
+        const int64_t row = pair_row(a, x->b, x->h, x->t0 + t) + x->s0;
+        if (a->pairs.bytes) {
+            const uint8_t *seen = (const uint8_t *)a->pairs.at + row;
+            for (int s = 0; s < x->keys; s++)
+                st[s * TILE + t] = seen[s] ? st[s * TILE + t] : HIDDEN;
+        } else {
+            const int32_t *seen = (const int32_t *)a->pairs.at + row;
+            for (int s = 0; s < x->keys; s++)
+                st[s * TILE + t] = seen[s] ? st[s * TILE + t] : HIDDEN;
+        }
+    }
+}
+
+/* The same by blocks. */
+static inline void FN(hide_blocks)(const attention *a, const tile *x, R *restrict st)
 {
     const int64_t block = a->pairs.block;
     int end_t, end_s; /* of the block that begins at t, at s */
@@ -108,8 +125,10 @@ static inline void FN(finish_scores)(const attention *a, const tile *x, R *restr
     for (int i = 0; i < BIASES; i++)
         if (a->bias[i].at)
             FN(add_bias)(&a->bias[i], x, st);
-    if (a->pairs.at)
-        FN(hide_pairs)(a, x, st);
+    if (a->pairs.at && a->pairs.block == 1)
+        FN(hide_single_pairs)(a, x, st);
+    else if (a->pairs.at)
+        FN(hide_blocks)(a, x, st);
     if (!gr_reach_covers(&r, p, p + x->queries - 1, s0, s0 + x->keys - 1))
         FN(hide_unreached)(a, x, st);
     for (int s = 0; s < x->keys; s++) {

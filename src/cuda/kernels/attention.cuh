@@ -291,7 +291,8 @@ template <int LEVEL> static __device__ __forceinline__ bool lets(const sight<LEV
 template <int LEVEL> static __device__ __forceinline__ bool sees(const sight<LEVEL> &v, int t, int s)
 {
     if constexpr (LEVEL == ANY)
-        if (v.reach.on && !gr_reaches(&v.reach, gr_spot_of(&v.reach, t + v.shift), gr_spot_of(&v.reach, s)))
+        if (v.reach.on &&
+            !gr_reaches(&v.reach, gr_spot_of(&v.reach, t + v.shift), gr_key_spot_of(&v.reach, s)))
             return false;
     return lets(v, t, s);
 }
@@ -445,7 +446,7 @@ template <int LEVEL> static __device__ __forceinline__ attention known(attention
     }
     if (LEVEL == BIASED) {
         a.prefix = a.past = nullptr;
-        a.reach = gr_reach{false, 1, 0, 0, 0, 0, 0, false};
+        a.reach = gr_reach{false, 1, 0, 0, 0, 0, 0, false, 0};
         a.pairs = pair_rows{nullptr, 0, 0, 0, 1, false};
         a.columns = a.lag = 0;
     }

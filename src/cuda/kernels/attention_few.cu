@@ -116,8 +116,9 @@ static int most_seen(const attention &a)
     const gr_reach &r = a.reach;
     if (!r.on || r.cycle || r.sinks)
         return a.keys;
-    const int64_t units = (int64_t)r.before + r.after + 2 + (a.queries - 1) / r.unit;
-    return (int)BY_MAX(BY_MIN(units * r.unit, (int64_t)a.keys), 1);
+    const int64_t after = a.mask == BY_MASK_CAUSAL && !a.prefix ? BY_MIN(r.after, 0) : r.after;
+    const int64_t units = r.before + after + 2 + (a.queries - 1) / r.unit;
+    return (int)BY_MAX(BY_MIN(units * r.unit + r.shift, (int64_t)a.keys), 1);
 }
 
 template <class T, int LANES, int ROWS, bool WHOLE> static by_status launch_few(cuda_exec *x, cache_call &c)

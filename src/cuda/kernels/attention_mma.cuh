@@ -121,11 +121,11 @@ static __device__ __forceinline__ void hide_unreached(const sight<ANY> &see, int
     gr_spot rows[2 * MT];
     UNROLL
     for (int i = 0; i < 2 * MT; i++)
-        rows[i] = gr_spot_of(&see.reach, row0 + 8 * i + g + (BY_KEY ? 0 : see.shift));
+        rows[i] = gr_spot_of(&see.reach, row0 + 8 * i + g + (BY_KEY ? see.reach.shift : see.shift));
     UNROLL
     for (int j = 0; j < 2 * NT; j++) {
         const int column = column0 + j / 2 * 8 + 2 * c + j % 2;
-        const gr_spot spot = gr_spot_of(&see.reach, column + (BY_KEY ? see.shift : 0));
+        const gr_spot spot = gr_spot_of(&see.reach, column + (BY_KEY ? see.shift : see.reach.shift));
         UNROLL
         for (int i = 0; i < 2 * MT; i++)
             if (!gr_reaches(&see.reach, BY_KEY ? spot : rows[i], BY_KEY ? rows[i] : spot))

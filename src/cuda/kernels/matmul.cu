@@ -109,7 +109,7 @@ static int64_t over_the_gap(const by_tensor *logits, const by_tensor *w, by_slot
     const int64_t cols = gr_tensor_cols(logits), pitch = gr_tensor_pitch(logits);
     if (pitch == cols || root->place != place || w->rank != 2 || w->dim[0] != cols)
         return cols;
-    const by_params *params = w->graph->params;
+    const by_params *params = root->params;
     const bool there = w->data == gr_params_address(params, root->param, slot) &&
                        gr_param_reserved(&params->list[root->param]) >= pitch * w->dim[1];
     return there ? pitch : cols;

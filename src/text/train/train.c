@@ -59,6 +59,7 @@ static by_status learn(const by_vocab_spec *spec, const char *const *files, int 
     result->count_seconds = base_seconds() - started;
     if (s == BY_OK)
         s = spec->kind == BY_VOCAB_UNIGRAM ? tok_unigram_train(spec, &words, out)
+            : spec->kind == BY_VOCAB_WORD  ? tok_word_level_train(spec, &words, out)
                                            : tok_bpe_train(spec, &words, out);
     result->bytes = words.bytes;
     result->lines = words.lines;

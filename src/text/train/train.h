@@ -56,10 +56,11 @@ typedef struct tok_trained {
 } tok_trained;
 void tok_trained_free(tok_trained *t);
 
-/* Both take the spec with its defaults resolved, including special tokens. *out must be zero; the caller
+/* They take the spec with its defaults resolved, including special tokens. *out must be zero; the caller
  * frees it, also after a failure. */
 by_status tok_bpe_train(const by_vocab_spec *spec, const tok_words *words, tok_trained *out);
 by_status tok_unigram_train(const by_vocab_spec *spec, const tok_words *words, tok_trained *out);
+by_status tok_word_level_train(const by_vocab_spec *spec, const tok_words *words, tok_trained *out);
 
 /* Returns the characters of the words and of the initial alphabet that are kept, in code point order, as a
  * heap array. NUL is never included: tokenizer.json cannot represent it here. */

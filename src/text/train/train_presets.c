@@ -122,9 +122,16 @@ static const tok_preset plain_unigram = {.kind = BY_VOCAB_UNIGRAM,
                                          .pre_tokenizer = METASPACE,
                                          .decoder = METASPACE};
 
+/* Words as spaces separate them, and the ends of lines. */
+static const tok_preset plain_word = {
+    .kind = BY_VOCAB_WORD,
+    .unknown = "<unk>",
+    .pre_tokenizer =
+        "{'type':'Split','pattern':{'Regex':'\\\\n|[^\\\\s]+'},'behavior':'Removed','invert':true}"};
+
 static const char *kind_name(by_vocab_kind kind)
 {
-    static const char *const names[] = {"any", "BPE", "WordPiece", "Unigram"};
+    static const char *const names[] = {"any", "BPE", "WordPiece", "Unigram", "WordLevel"};
     return names[kind];
 }
 
@@ -134,6 +141,8 @@ static const tok_preset *plain_preset(const by_vocab_spec *s)
         return &plain_wordpiece;
     if (s->kind == BY_VOCAB_UNIGRAM)
         return &plain_unigram;
+    if (s->kind == BY_VOCAB_WORD)
+        return &plain_word;
     return s->byte_level ? &plain_bytes : s->suffix ? &plain_suffix : s->prefix ? &plain_prefix : &plain_bpe;
 }
 
@@ -187,8 +196,8 @@ static by_status check_affixes(const by_vocab_spec *s)
         return base_fail(BY_ERR_ARGUMENT, "byte-level tokens have no prefix or suffix");
     if (s->byte_level && s->kind != BY_VOCAB_BPE)
         return base_fail(BY_ERR_ARGUMENT, "only BPE can be byte-level, not %s", kind_name(s->kind));
-    if (s->kind == BY_VOCAB_UNIGRAM && (s->prefix || s->suffix))
-        return base_fail(BY_ERR_ARGUMENT, "Unigram tokens have no prefix or suffix");
+    if ((s->kind == BY_VOCAB_UNIGRAM || s->kind == BY_VOCAB_WORD) && (s->prefix || s->suffix))
+        return base_fail(BY_ERR_ARGUMENT, "%s tokens have no prefix or suffix", kind_name(s->kind));
     if (s->kind == BY_VOCAB_WORDPIECE && s->suffix)
         return base_fail(BY_ERR_ARGUMENT, "WordPiece tokens have no suffix");
     return BY_OK;
@@ -272,7 +281,7 @@ by_status tok_preset_resolve(const by_vocab_spec *spec, base_arena *keep, tok_pr
                              by_vocab_spec *full)
 {
     const tok_preset *p;
-    if (spec->kind < BY_VOCAB_AUTO || spec->kind > BY_VOCAB_UNIGRAM)
+    if (spec->kind < BY_VOCAB_AUTO || spec->kind > BY_VOCAB_WORD)
         return base_fail(BY_ERR_ARGUMENT, "unknown kind %d of vocabulary", (int)spec->kind);
     BY_TRY(find_preset(spec, &p));
     *made = *p;
@@ -283,7 +292,7 @@ by_status tok_preset_resolve(const by_vocab_spec *spec, base_arena *keep, tok_pr
     full->suffix = spec->suffix ? spec->suffix : p->suffix;
     full->unknown = spec->unknown ? spec->unknown : p->unknown;
     full->size = spec->size ? spec->size : 30000;
-    full->min_frequency = spec->min_frequency ? spec->min_frequency : 2;
+    full->min_frequency = spec->min_frequency ? spec->min_frequency : p->kind == BY_VOCAB_WORD ? 1 : 2;
     full->shrinking_factor = spec->shrinking_factor != 0 ? spec->shrinking_factor : 0.75;
     full->sub_iterations = spec->sub_iterations ? spec->sub_iterations : 2;
     full->seed_size = spec->seed_size ? spec->seed_size : 1000000;

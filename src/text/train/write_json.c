@@ -121,6 +121,15 @@ static void put_unigram(base_buf *out, const by_vocab_spec *spec, const tok_trai
     base_buf_puts(out, "\n    ],\n    \"byte_fallback\": false\n");
 }
 
+static void put_word_level(base_buf *out, const by_vocab_spec *spec, const tok_trained *t)
+{
+    base_buf_puts(out, "    \"type\": \"WordLevel\",\n");
+    put_vocab(out, &t->vocab);
+    base_buf_puts(out, ",\n    \"unk_token\": ");
+    put_text(out, spec->unknown);
+    base_buf_puts(out, "\n");
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 by_status tok_trained_write(const tok_preset *p, const by_vocab_spec *spec, const tok_trained *t,
@@ -136,6 +145,8 @@ by_status tok_trained_write(const tok_preset *p, const by_vocab_spec *spec, cons
         put_bpe(out, spec, t);
     else if (spec->kind == BY_VOCAB_WORDPIECE)
         put_wordpiece(out, spec, t);
+    else if (spec->kind == BY_VOCAB_WORD)
+        put_word_level(out, spec, t);
     else
         put_unigram(out, spec, t);
     base_buf_puts(out, "  }\n}\n");
