@@ -13,7 +13,7 @@
 #include "banyan/align.h"
 #include "base/base.h"
 #include "child.h"
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 enum { ROWS = 4, SEQ = 7, VOCAB = 33 };
 

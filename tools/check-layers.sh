@@ -25,9 +25,10 @@ BEGIN {
     may["image"]  = "base"
     may["train"]  = "base image graph nn models model text chat score data io report infer ngram"
     may["infer"]  = "base image graph nn models model text chat score data io ngram"
-    may["verify"] = "base chat ngram image graph nn models model text data io train infer"
+    may["align"]  = "base graph nn models model text chat score data io report train infer"
+    may["verify"] = "base align chat ngram image graph nn models model text data io train infer"
     may["server"] = "base graph nn models model text chat score data io train infer report"
-    may["cli"]    = "base chat image ngram graph nn models model text score data io train infer verify report server"
+    may["cli"]    = "base align chat image ngram graph nn models model text score data io train infer verify report server"
 
     # public header -> the room that implements it. An include of it counts as an include of that room.
     of["base"] = "base"
@@ -43,9 +44,10 @@ BEGIN {
     of["score"] = "score"
     of["ngram"] = "ngram"
     of["image"] = of["augment"] = "image"
-    of["train"] = of["align"] = of["finetune"] = of["image_tasks"] = "train"
+    of["train"] = of["finetune"] = of["image_tasks"] = "train"
     of["generate"] = of["rewrite"] = of["predict"] = of["embed"] = of["evaluate"] = of["inspect"] = of["pixels"] = "infer"
     of["verify"] = "verify"
+    of["align"] = of["align_run"] = of["align_policy"] = of["distill"] = "align"
     of["banyan"] = "cli" # all of them
 }
 FNR == 1 {

@@ -1,5 +1,5 @@
 /* align_terms.c - see align_terms.h. */
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 #include "base/base.h"
 

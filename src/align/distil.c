@@ -1,6 +1,6 @@
 /* align_distil.c - the loss of a student that learns from a teacher (banyan/align.h). */
 #include "base/base.h"
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 /* What the teacher says: built into the graph, or given by the batch. */
 typedef struct lesson {

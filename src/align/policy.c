@@ -1,7 +1,7 @@
 /* align_policy.c - losses of policy gradients with clipped ratios: PPO, GRPO and its variants, RLOO; the critic of PPO
  * (banyan/align.h). */
 #include "base/base.h"
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 /* (B) as (B, 1), so that it repeats along the tokens. */
 static by_tensor *column(by_graph *g, by_tensor *x)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 static const char *const dpo_names[BY_DPO_KINDS] = {
     [BY_DPO_SIGMOID] = "sigmoid",

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "train/align_terms.h"
+#include "align/terms.h"
 
 /* ---- answers ---------------------------------------------------------------------------------- */
 

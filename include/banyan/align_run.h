@@ -1,0 +1,92 @@
+/* align_run.h - whole runs of alignment: instruction tuning, preferences, reward models, and reinforcement learning from rewards.
+ * The losses are those of align.h; data, run folders, resuming and logs are those of training (train.h). docs/ALIGN.md. */
+#ifndef BANYAN_ALIGN_RUN_H
+#define BANYAN_ALIGN_RUN_H
+
+#include "banyan/adapter.h"
+#include "banyan/align.h"
+#include "banyan/align_policy.h"
+#include "banyan/generate.h"
+#include "banyan/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum by_align_method {
+    BY_ALIGN_SFT,    /* supervised: the likelihood of answers */
+    BY_ALIGN_REWARD, /* a reward model from preferences */
+    BY_ALIGN_DPO,
+    BY_ALIGN_KTO,
+    BY_ALIGN_ORPO,
+    BY_ALIGN_SIMPO,
+    BY_ALIGN_CPO,
+    BY_ALIGN_PPO, /* from here on: answers are sampled and rewarded */
+    BY_ALIGN_GRPO,
+    BY_ALIGN_RLOO,
+    BY_ALIGN_REINFORCE,
+    BY_ALIGN_METHODS
+} by_align_method;
+BY_API const char *by_align_name(by_align_method method); /* "sft", ... */
+BY_API bool by_align_find(const char *name, by_align_method *out);
+
+typedef struct by_align_spec {
+    by_align_method method;
+    const char *model;     /* directory */
+    const char *reference; /* directory of the reference model; NULL: the model as it was at the start */
+    by_dtype dtype;
+    bool stochastic_rounding; /* as in by_run_spec */
+    double dropout;           /* negative: 0, as is usual in alignment */
+    /* data */
+    const char *data, *eval_data; /* JSON lines; eval_data may be NULL */
+    double eval_fraction;         /* held out of data where there is no eval_data */
+    const char *chat_template;    /* file; NULL: that of the model, if any */
+    int limit;                    /* tokens of a sequence; 0: the model's context */
+    bool learn_prompts, pack;     /* supervised */
+    /* losses of preferences; a member that is 0 has the method's default */
+    by_dpo_kind loss;
+    double beta, alpha, gamma, label_smoothing, center, desirable_weight, undesirable_weight;
+    bool no_cache; /* compute log-probabilities of the reference in every step, not once before the first */
+    by_policy_run policy; /* PPO, GRPO, RLOO, REINFORCE */
+    /* steps */
+    int batch, accumulate; /* examples (pairs, prompts) per micro-batch; 0: 8 */
+    int64_t steps;         /* in all; 0: from epochs */
+    double epochs;
+    by_schedule_spec schedule;
+    double warmup_share;
+    by_optimizer_spec optimizer;
+    const by_adapter_spec *adapter; /* as in by_finetune_spec */
+    const char *lora;
+    by_dtype weights;
+    const char *freeze;
+    bool recompute;
+    uint64_t seed;
+    int64_t eval_every, log_every, save_every; /* as in by_finetune_spec */
+    int keep, patience, ahead;
+    const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
+    bool overwrite;
+    const char *command, *options; /* see by_run_spec */
+    void (*report)(void *user, const by_report *r);
+    bool (*cancelled)(void *user);
+    void *user;
+} by_align_spec;
+
+typedef struct by_align_result {
+    int64_t steps, resumed_from, parameters, trained, best_step;
+    double loss, seconds;
+    size_t activation_bytes, state_bytes;
+    bool evaluated, stopped_early;
+    double eval_loss;
+    by_metric metrics[BY_METRICS_MAX]; /* of the best evaluation; of policy methods, of the last step */
+    int n_metrics;
+} by_align_result;
+
+/* The spec that `banyan align` starts from. The caller sets model, data and out, and changes what it likes. */
+BY_API by_align_spec by_align_defaults(by_align_method method);
+/* Align, or go on with what is in spec->out. Afterwards spec->out is a model directory. */
+BY_API by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
