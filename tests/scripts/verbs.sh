@@ -301,7 +301,7 @@ if command -v bash >/dev/null 2>&1; then
     check complete-dtype completes 'bf16' banyan train --dtype b
     check complete-task completes 'answer' banyan finetune --task an
     check complete-objective completes 'mlm' banyan train --objective ml
-    check complete-recipe completes 'multi30k' banyan train --recipe mul
+    check complete-recipe completes 'multi30k multi30k-gru' banyan train --recipe mul
 else
     echo "not run completion: there is no bash"
 fi
