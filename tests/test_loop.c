@@ -204,7 +204,7 @@ static void title(void *self, base_buf *out)
     base_buf_puts(out, "distillation");
 }
 
-static const train_client client = {step, read_losses, evaluate, save, load, record, title};
+static const train_client client = {step, read_losses, evaluate, save, load, record, title, NULL};
 
 static bool cancelled(void *user)
 {

@@ -29,6 +29,7 @@ typedef enum by_align_method {
 } by_align_method;
 BY_API const char *by_align_name(by_align_method method); /* "sft", ... */
 BY_API bool by_align_find(const char *name, by_align_method *out);
+BY_API const char *by_align_loss_unit(by_align_method method); /* of losses: "nats per token", ... */
 
 typedef struct by_align_spec {
     by_align_method method;
@@ -36,23 +37,26 @@ typedef struct by_align_spec {
     const char *reference; /* directory of the reference model; NULL: the model as it was at the start */
     by_dtype dtype;
     bool stochastic_rounding; /* as in by_run_spec */
-    double dropout;           /* negative: 0, as is usual in alignment */
+    double dropout;           /* negative: the model's own in supervised tuning, 0 elsewhere */
     /* data */
     const char *data, *eval_data; /* JSON lines; eval_data may be NULL */
-    double eval_fraction;         /* held out of data where there is no eval_data */
-    const char *chat_template;    /* file; NULL: that of the model, if any */
+    double eval_fraction;         /* share of the examples that is held out where there is no eval_data */
+    const char *chat_template;    /* file, saved with the model; NULL: that of the model, if any */
     int limit;                    /* tokens of a sequence; 0: the model's context */
-    bool learn_prompts, pack;     /* supervised */
-    /* losses of preferences; a member that is 0 has the method's default */
+    bool learn_prompts, pack;     /* supervised: all tokens are learned; several examples share a row */
+    /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;
     double beta, alpha, gamma, label_smoothing, center, desirable_weight, undesirable_weight;
+    bool unpaired; /* KTO: by_kto_spec.unpaired */
     bool no_cache; /* compute log-probabilities of the reference in every step, not once before the first */
     by_policy_run policy; /* PPO, GRPO, RLOO, REINFORCE */
     /* steps */
-    int batch, accumulate; /* examples (pairs, prompts) per micro-batch; 0: 8 */
+    int batch, accumulate; /* examples (pairs, prompts) per micro-batch, 0: 8; micro-batches per step */
+    int eval_batch;        /* examples per batch of an evaluation; 0: as batch */
     int64_t steps;         /* in all; 0: from epochs */
-    double epochs;
-    by_schedule_spec schedule;
+    double epochs;         /* 0: 3 */
+    by_schedule_spec
+        schedule; /* rate negative: by method and width; warmup negative: warmup_share of the run */
     double warmup_share;
     by_optimizer_spec optimizer;
     const by_adapter_spec *adapter; /* as in by_finetune_spec */

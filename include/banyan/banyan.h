@@ -16,6 +16,7 @@
 #include "banyan/inspect.h"
 #include "banyan/adapter.h"
 #include "banyan/align.h"
+#include "banyan/align_run.h"
 #include "banyan/model.h"
 #include "banyan/model_io.h"
 #include "banyan/pass.h"

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* A metric of a task, for example "accuracy". */
-enum { BY_METRICS_MAX = 8 };
+enum { BY_METRICS_MAX = 16 };
 typedef struct by_metric {
     const char *name;
     double value;

@@ -160,6 +160,8 @@ typedef struct by_report {
     bool more; /* the reports of later steps follow at once; ms and rates are the mean over all of them */
     const by_metric *metrics; /* of the evaluation, for tasks that have some */
     int n_metrics;
+    const by_metric *measures; /* of the step, for runs that know more of it than the loss (alignment) */
+    int n_measures;
     const char *note;    /* describes the run that begins, or NULL */
     const char *warning; /* something went wrong that does not end the run, or NULL: nothing else is set then */
 } by_report;
@@ -190,7 +192,8 @@ typedef struct by_run_spec {
     int batch, seq; /* seq 0: the model's context */
     int batch_tokens; /* of "translate", instead of batch: tokens of a micro-batch per side, with padding; 0: 4096 */
     double label_smoothing;
-    double scheduled_sampling; /* of encoder-decoders: the share of target tokens that the decoder reads as it predicts
+    double
+        scheduled_sampling; /* of encoder-decoders: the share of target tokens that the decoder reads as it predicts
                                   them itself, at the last step; it grows from 0 in proportion to the steps */
     int accumulate;
     int64_t steps; /* in all; 0: from epochs */

@@ -7,6 +7,8 @@
 #include "cli/eval_texts.h"
 #include "cli/report.h"
 
+enum { SHOWN_MEASURES = 2 }; /* in the progress line */
+
 /* After some steps it is known how long all of them take. */
 static void estimate(cli_run_screen *s, const by_report *r)
 {
@@ -78,13 +80,18 @@ void cli_run_report(void *user, const by_report *r)
     if (isfinite(r->peak_share))
         base_format(share, sizeof share, "  %.0f%% of peak", 100 * r->peak_share);
     char speed[64];
+    base_buf measures = {0};
+    for (int i = 0; i < BY_MIN(r->n_measures, SHOWN_MEASURES); i++)
+        base_buf_printf(&measures, "  %s %.4g", r->measures[i].name, r->measures[i].value);
     if (isfinite(r->pictures_per_s))
         base_format(speed, sizeof speed, "%.0f img/s  data wait %.0f%%", r->pictures_per_s,
                     100 * r->data_wait);
     else
         base_format(speed, sizeof speed, "%.0f tok/s", r->tokens_per_s);
-    cli_progress_update(&s->bar, r->step, "loss %.4f  norm %.3f  lr %.2e  %.1f ms%s  %s", r->loss,
-                        r->grad_norm, r->learning_rate, r->ms, share, speed);
+    cli_progress_update(&s->bar, r->step, "loss %.4f%s  norm %.3f  lr %.2e  %.1f ms%s  %s", r->loss,
+                        measures.data ? measures.data : "", r->grad_norm, r->learning_rate, r->ms, share,
+                        speed);
+    base_buf_free(&measures);
 }
 
 /* The line of the steps makes room for that of the texts. */

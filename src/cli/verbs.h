@@ -24,6 +24,7 @@ struct cli_verb {
 #define CLI_VERBS(X)       \
     X(cli_train)           \
     X(cli_finetune)        \
+    X(cli_align)           \
     X(cli_train_tokenizer) \
     X(cli_generate)        \
     X(cli_translate)       \

@@ -15,6 +15,8 @@ static const struct {
     {"eval_pearson", "held-out Pearson's r", "Pearson's r (-1 to 1)"},
     {"eval_perplexity", "held-out perplexity", "perplexity (per token)"},
     {"eval_next_accuracy", "held-out accuracy of pairs", "accuracy (0 to 1)"},
+    {"eval_rewards/accuracies", "held-out accuracy of pairs", "accuracy (0 to 1)"},
+    {"reward", "mean reward", "reward"},
 };
 
 void report_history_free(report_history *h)

@@ -225,7 +225,7 @@ static void title(void *self, base_buf *out)
     train_log_title(out, t->model, train_task_title(t->spec.reading.kind));
 }
 
-static const train_client client = {step, read_losses, evaluate, save, load, record, title};
+static const train_client client = {step, read_losses, evaluate, save, load, record, title, NULL};
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 

@@ -129,6 +129,20 @@ typedef struct scalar {
     double value;
 } scalar;
 
+enum { MOST_MEASURES = 64, MAX_SCALARS = 9 + BY_METRICS_MAX + MOST_MEASURES };
+
+static int add_scalars(scalar *out, int n, const by_metric *list, int count, const char *key, const char *tag)
+{
+    for (int i = 0; i < count; i++) {
+        if (!isfinite(list[i].value))
+            continue;
+        base_format(out[n].key, sizeof out[n].key, "%s%s", key, list[i].name);
+        base_format(out[n].tag, sizeof out[n].tag, "%s%s", tag, list[i].name);
+        out[n++].value = list[i].value;
+    }
+    return n;
+}
+
 /* The values of a report that are numbers; returns how many. */
 static int scalars_of(const by_report *r, scalar *out)
 {
@@ -145,16 +159,9 @@ static int scalars_of(const by_report *r, scalar *out)
     for (int i = 0; i < BY_COUNT(all); i++)
         if (isfinite(all[i].value))
             out[n++] = all[i];
-    for (int i = 0; i < BY_MIN(r->n_metrics, BY_METRICS_MAX); i++) {
-        if (!isfinite(r->metrics[i].value))
-            continue;
-        base_format(out[n].key, sizeof out[n].key, "eval_%s", r->metrics[i].name);
-        base_format(out[n].tag, sizeof out[n].tag, "eval/%s", r->metrics[i].name);
-        out[n++].value = r->metrics[i].value;
-    }
-    return n;
+    n = add_scalars(out, n, r->measures, BY_MIN(r->n_measures, MOST_MEASURES), "", "train/");
+    return add_scalars(out, n, r->metrics, BY_MIN(r->n_metrics, BY_METRICS_MAX), "eval_", "eval/");
 }
-enum { MAX_SCALARS = 9 + BY_METRICS_MAX };
 
 static by_status write_metrics(train_log *l, int64_t step, const scalar *list, int n)
 {

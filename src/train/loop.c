@@ -134,7 +134,7 @@ static by_status start_step(train_loop *l)
     train_work work = {0};
     if (pending(l) == 0) {
         if (l->limit == 0) /* the first step shows how long they take */
-            l->limit = BY_MAX(BY_MIN(l->spec.ahead, BY_TRAINER_KEPT), 1);
+            l->limit = l->client->measure ? 1 : BY_MAX(BY_MIN(l->spec.ahead, BY_TRAINER_KEPT), 1);
         l->begin = base_seconds();
         l->work = (train_work){0};
     }
@@ -151,7 +151,8 @@ static by_status start_step(train_loop *l)
 /* Each read-back costs a GPU a break of less than a millisecond: once a second is rare enough. */
 static void set_limit(train_loop *l, double step_seconds)
 {
-    const double wanted = l->spec.ahead > 0                      ? l->spec.ahead
+    const double wanted = l->client->measure                     ? 1
+                          : l->spec.ahead > 0                    ? l->spec.ahead
                           : by_device_runs_ahead(l->spec.device) ? 1 / step_seconds
                                                                  : 1;
     l->limit = (int)BY_MAX(BY_MIN(wanted, (double)BY_TRAINER_KEPT), 1);
@@ -212,6 +213,8 @@ static by_status read_back(train_loop *l, by_report *last)
         if (r.more)
             train_loop_report(l, &r);
     }
+    if (l->client->measure)
+        l->client->measure(l->self, &r);
     *last = r;
     return BY_OK;
 }

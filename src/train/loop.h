@@ -35,6 +35,9 @@ typedef struct train_client {
     by_status (*load)(void *self, const char *dir);
     by_status (*record)(void *self, train_record *r); /* for run.json */
     void (*title)(void *self, base_buf *out);         /* of loss.svg */
+    /* Set the measures of the report to what is known of the last step besides its loss. NULL: nothing is. A client that has this is
+     * read back after every step. */
+    void (*measure)(void *self, by_report *r);
 } train_client;
 
 typedef struct train_loop_spec {

@@ -104,7 +104,7 @@ static void title(void *self, base_buf *out)
 }
 
 static const train_client client = {
-    step, read_losses, evaluate, save, train_picture_load, train_picture_record, title};
+    step, read_losses, evaluate, save, train_picture_load, train_picture_record, title, NULL};
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 

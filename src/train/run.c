@@ -280,7 +280,7 @@ static void title(void *self, base_buf *out)
     train_log_title(out, r->model, task);
 }
 
-static const train_client client = {step, read_losses, evaluate, save, load, train_run_record, title};
+static const train_client client = {step, read_losses, evaluate, save, load, train_run_record, title, NULL};
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 

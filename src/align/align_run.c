@@ -1,0 +1,85 @@
+/* align_run.c - the methods of alignment: names, defaults, and which run does which (banyan/align_run.h). */
+#include "banyan/align_run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "align/methods.h"
+#include "base/base.h"
+
+static const char *const names[BY_ALIGN_METHODS] = {[BY_ALIGN_SFT] = "sft",
+                                                    [BY_ALIGN_REWARD] = "reward",
+                                                    [BY_ALIGN_DPO] = "dpo",
+                                                    [BY_ALIGN_KTO] = "kto",
+                                                    [BY_ALIGN_ORPO] = "orpo",
+                                                    [BY_ALIGN_SIMPO] = "simpo",
+                                                    [BY_ALIGN_CPO] = "cpo",
+                                                    [BY_ALIGN_PPO] = "ppo",
+                                                    [BY_ALIGN_GRPO] = "grpo",
+                                                    [BY_ALIGN_RLOO] = "rloo",
+                                                    [BY_ALIGN_REINFORCE] = "reinforce"};
+
+const char *by_align_name(by_align_method method)
+{
+    return (unsigned)method < BY_ALIGN_METHODS ? names[method] : "?";
+}
+
+bool by_align_find(const char *name, by_align_method *out)
+{
+    for (int i = 0; name && out && i < BY_ALIGN_METHODS; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (by_align_method)i;
+            return true;
+        }
+    return false;
+}
+
+const char *by_align_loss_unit(by_align_method method)
+{
+    return method == BY_ALIGN_SFT   ? "nats per token"
+           : method == BY_ALIGN_KTO ? "per answer"
+           : method >= BY_ALIGN_PPO ? "policy"
+                                    : "per pair";
+}
+
+by_align_spec by_align_defaults(by_align_method method)
+{
+    by_align_spec s = {
+        .method = method,
+        .dropout = -1,
+        .beta = 0.1,
+        .desirable_weight = 1,
+        .undesirable_weight = 1,
+        .batch = 8,
+        .accumulate = 1,
+        .schedule = {.kind = BY_SCHEDULE_LINEAR, .rate = -1, .warmup = -1},
+        .warmup_share = 0.1,
+        .optimizer = {.kind = BY_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .max_grad_norm = 1},
+        .seed = 1337,
+        .keep = 1};
+    if (method == BY_ALIGN_SIMPO) { /* Meng et al. 2024 */
+        s.beta = 2;
+        s.gamma = 1;
+    }
+    if (method == BY_ALIGN_CPO)
+        s.alpha = 1;
+    if (align_is_policy(method))
+        align_policy_defaults(&s);
+    return s;
+}
+
+by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result *result)
+{
+    if (!d || !spec || !result)
+        return base_fail_missing(d ? "by_align_spec or by_align_result" : "device");
+    base_error_clear();
+    *result = (by_align_result){.loss = NAN, .eval_loss = NAN};
+    if ((unsigned)spec->method >= BY_ALIGN_METHODS)
+        return base_fail(BY_ERR_ARGUMENT, "there is no method %d of alignment", (int)spec->method);
+    if (!spec->model || !spec->data || !spec->out)
+        return base_fail_missing(!spec->model  ? "model directory"
+                                 : !spec->data ? "data"
+                                               : "output directory");
+    return align_is_policy(spec->method) ? align_policy_run(d, spec, result)
+                                         : align_supervised_run(d, spec, result);
+}

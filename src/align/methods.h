@@ -1,0 +1,19 @@
+/* methods.h - the two kinds of runs of alignment. */
+#ifndef BY_ALIGN_METHODS_H
+#define BY_ALIGN_METHODS_H
+
+#include "banyan/align_run.h"
+
+/* Methods that learn from given answers (tuning_run.c), and those that sample and reward answers (policy_run.c). */
+by_status align_supervised_run(by_device *d, const by_align_spec *spec, by_align_result *result);
+by_status align_policy_run(by_device *d, const by_align_spec *spec, by_align_result *result);
+
+/* Fills in what by_align_defaults has for such a method. */
+void align_policy_defaults(by_align_spec *s);
+
+static inline bool align_is_policy(by_align_method method)
+{
+    return method >= BY_ALIGN_PPO;
+}
+
+#endif

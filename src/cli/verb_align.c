@@ -1,0 +1,289 @@
+/* verb_align.c - `banyan align`: instruction tuning, preferences, reward models, reinforcement learning. */
+#include <math.h>
+
+#include "banyan/align_run.h"
+#include "cli/common.h"
+#include "cli/config_file.h"
+#include "cli/learning.h"
+#include "cli/lora.h"
+#include "cli/policy_options.h"
+#include "cli/run_screen.h"
+#include "cli/show.h"
+#include "cli/verbs.h"
+
+typedef struct align_options {
+    by_align_spec run;
+    cli_learning l;
+    cli_policy_options p;
+    const char *method, *loss, *lora, *weights;
+    cli_lora adapter;
+    int show;
+} align_options;
+
+static const cli_option options[] = {
+    {CLI_AT(align_options, method), .name = "method", .letter = 'm', .value = "METHOD",
+     .help = "sft, reward, dpo, kto, orpo, simpo, cpo; ppo, grpo, rloo, reinforce", .group = "Method"},
+    {CLI_AT(align_options, loss), .name = "loss", .value = "KIND", .preset = "sigmoid",
+     .help = "dpo: sigmoid, hinge, ipo, robust, sigmoid_norm, sppo_hard, apo_zero, apo_down, nca_pair, "
+             "exo_pair, bco_pair or sft"},
+    {CLI_AT(align_options, run.beta), .name = "beta", CLI_MIN(0),
+     .help = "dpo, kto: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
+             "log-probabilities (default: 0.1; simpo: 2)"},
+    {CLI_AT(align_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.49), .preset = "0",
+     .help = "dpo, cpo, simpo: assumed share of pairs in the wrong order"},
+    {CLI_AT(align_options, run.alpha), .name = "alpha", CLI_MIN(0),
+     .help = "cpo, simpo: weight of the likelihood of the chosen answers (default: 1; simpo: 0)"},
+    {CLI_AT(align_options, run.gamma), .name = "gamma", CLI_MIN(0),
+     .help = "simpo: margin between the two answers (default: 1)"},
+    {CLI_AT(align_options, run.center), .name = "center", CLI_MIN(0), .preset = "0",
+     .help = "reward: weight of the squared sum of both rewards, which keeps them around 0"},
+    {CLI_AT(align_options, run.desirable_weight), .name = "desirable-weight", CLI_MIN(0), .preset = "1",
+     .help = "kto: weight of good answers"},
+    {CLI_AT(align_options, run.undesirable_weight), .name = "undesirable-weight", CLI_MIN(0), .preset = "1",
+     .help = "kto: weight of bad answers"},
+    {CLI_AT(align_options, run.unpaired), .name = "unpaired",
+     .help = "kto: the unpaired loss of APO-zero, without the divergence"},
+    {CLI_AT(align_options, run.reference), .name = "reference", .value = "DIR",
+     .help = "reference model (default: MODEL as it is at the start; with --lora, without the adapter)"},
+    {CLI_AT(align_options, run.no_cache), .name = "no-cache",
+     .help = "run the reference in every step instead of once before the first"},
+    CLI_POLICY_ROWS(align_options, run.policy, p)
+
+        {CLI_AT(align_options, run.data), .name = "data", .letter = 'd', .value = "FILE",
+         .help = "training examples: JSON lines or a list of objects; - is standard input", .group = "Data"},
+    {CLI_AT(align_options, run.eval_data), .name = "eval", .letter = 'e', .value = "FILE",
+     .help = "evaluation examples; the best model is kept"},
+    {CLI_AT(align_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0",
+     .help = "without --eval: share of the examples to hold out for evaluation"},
+    {CLI_AT(align_options, run.chat_template), .name = "chat-template", .value = "FILE",
+     .help = "chat template, saved with the model (default: the model's own)"},
+    {CLI_AT(align_options, run.limit), .name = "max-length", .alias = "seq", CLI_MIN(2), .suffix = true,
+     .help = "maximum tokens of an example; longer ones lose their end (default: the model's context)"},
+    {CLI_AT(align_options, run.learn_prompts), .name = "learn-prompts",
+     .help = "sft: learn all tokens, not only answers"},
+    {CLI_AT(align_options, run.pack), .name = "pack",
+     .help = "sft: put several examples into a row; attention does not cross them"},
+    {CLI_AT(align_options, show), .name = "show-batch", CLI_MIN(1),
+     .help = "print N examples as the model gets them, with the learned tokens marked, and stop"},
+
+    {CLI_AT(align_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
+     CLI_RANGE(1, 1e6), .preset = "8", .help = "examples, pairs or prompts per micro-batch",
+     .group = "Steps"},
+    CLI_ACCUMULATE_ROW(align_options, run),
+    {CLI_AT(align_options, run.eval_batch), .name = "eval-batch-size", CLI_RANGE(1, 1e6),
+     .help = "examples per batch in evaluation (default: as --batch-size)"},
+    {CLI_AT(align_options, run.epochs), .name = "epochs", CLI_MIN(1e-6),
+     .help = "length in epochs (default: 3)"},
+    {CLI_AT(align_options, run.steps), .name = "max-steps", .alias = "steps", .letter = 'n', CLI_MIN(1),
+     .suffix = true, .help = "length in steps instead"},
+    CLI_PATIENCE_ROW(align_options, run),
+
+    {CLI_AT(align_options, run.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
+     .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
+    {CLI_AT(align_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
+     .help = "peak learning rate (default: sft, reward: 3e-5, others: 1e-6; below width 768 more; ten times "
+             "that with --lora)"},
+    {CLI_AT(align_options, run.schedule.kind), .name = "lr-scheduler",
+     .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
+     .help = "learning-rate schedule, ending at 0"},
+    {CLI_AT(align_options, run.warmup_share), .name = "warmup-ratio", CLI_RANGE(0, 1), .preset = "0.1",
+     .help = "share of the run for linear warm-up"},
+    {CLI_AT(align_options, run.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
+     .help = "steps of linear warm-up instead"},
+    CLI_DECAY_ROW(align_options, run, "0"),
+    {CLI_AT(align_options, run.freeze), .name = "freeze", .value = "embeddings|N|body",
+     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer"},
+    CLI_LORA_ROW(align_options, lora),
+    CLI_ADAM_ROWS(align_options, run, "0.999"),
+    CLI_CLIP_ROW(align_options, run),
+    {CLI_AT(align_options, run.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
+     .help = "dropout probability (default: sft: the model's own; others: 0)"},
+
+    CLI_RUN_ROWS(align_options, run,
+                 "output directory, also the run folder; the same command continues a run in it",
+                 "after each epoch"),
+    CLI_SAVE_ROWS(align_options, run),
+    CLI_LOG_ROWS(align_options, run, "seed of the data order, dropout, new heads and sampled answers"),
+
+    CLI_MACHINE_ROWS(align_options, run),
+    CLI_WEIGHTS(align_options, weights),
+
+    CLI_JSON_ROW(align_options),
+    CLI_CURVE_ROWS(align_options),
+};
+
+/* What the user did not give is as the library has it for the method. False: an error has been shown. */
+static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *screen)
+{
+    by_align_spec *s = &o->run;
+    by_align_method method;
+    if (!by_align_find(o->method, &method)) {
+        cli_usage_fail("unknown --method %s; the methods are sft, reward, dpo, kto, orpo, simpo, cpo, ppo, "
+                       "grpo, rloo and reinforce",
+                       o->method);
+        return false;
+    }
+    const by_align_spec usual = by_align_defaults(method);
+    cli_options_default(args, s, &usual, sizeof *s);
+    s->method = method;
+    if (!by_dpo_find(o->loss, &s->loss)) {
+        cli_usage_fail("unknown --loss %s", o->loss);
+        return false;
+    }
+    s->dtype = o->l.bf16 ? BY_BF16 : s->dtype;
+    s->optimizer.beta1 = cli_or_none(s->optimizer.beta1);
+    s->optimizer.beta2 = cli_or_none(s->optimizer.beta2);
+    s->optimizer.eps = cli_or_none(s->optimizer.eps);
+    if (o->lora && cli_lora_parse(o->lora, &o->adapter) != BY_OK) {
+        cli_usage_fail("%s", by_error_message());
+        return false;
+    }
+    o->adapter.spec.seed = s->seed;
+    s->adapter = o->lora ? &o->adapter.spec : NULL;
+    s->lora = o->lora;
+    s->weights = cli_weights(o->weights);
+    s->report = cli_run_report;
+    s->cancelled = cli_poll;
+    s->user = screen;
+    return cli_policy_read(&o->p, args, &s->policy);
+}
+
+static int print_json(const align_options *o, const by_align_result *r)
+{
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "out", o->run.out);
+    cJSON_AddStringToObject(j, "method", by_align_name(o->run.method));
+    cJSON_AddNumberToObject(j, "steps", (double)r->steps);
+    cJSON_AddNumberToObject(j, "resumed_from", (double)r->resumed_from);
+    cJSON_AddNumberToObject(j, "parameters", (double)r->parameters);
+    cJSON_AddNumberToObject(j, "trained_parameters", (double)r->trained);
+    cli_json_number(j, "train_loss", r->loss);
+    cJSON_AddNumberToObject(j, "best_step", (double)r->best_step);
+    cJSON_AddNumberToObject(j, "seconds", r->seconds);
+    cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
+    cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
+    if (r->evaluated)
+        cli_json_number(j, "loss", r->eval_loss);
+    for (int i = 0; i < r->n_metrics; i++)
+        cli_json_number(j, r->metrics[i].name, r->metrics[i].value);
+    return cli_print_json(j);
+}
+
+static int print_result(const align_options *o, const by_align_result *r)
+{
+    if (o->l.json)
+        return print_json(o, r);
+    if (!o->l.quiet)
+        cli_show_curve(o->run.out, by_align_loss_unit(o->run.method), o->l.curve);
+    if (r->resumed_from == r->steps)
+        cli_note_finished(o->run.out, r->steps);
+    printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
+           r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
+    if (r->evaluated)
+        printf(": loss %.4f", r->eval_loss);
+    printf("\n");
+    for (int i = 0; i < r->n_metrics; i++)
+        printf("%s %.4f%s", r->metrics[i].name, r->metrics[i].value, i + 1 < r->n_metrics ? "   " : "\n");
+    printf("model: %s\n", o->run.out);
+    return CLI_OK;
+}
+
+static const char *hint_for(by_status status)
+{
+    if (status == BY_ERR_NUMERIC)
+        return "use a lower --learning-rate";
+    if (status == BY_ERR_MEMORY)
+        return "use a smaller --batch-size with more --gradient-accumulation-steps, --lora, --recompute, "
+               "--bf16, or a shorter --max-length";
+    return NULL;
+}
+
+static int align(align_options *o, const cli_args *args)
+{
+    cli_run_screen screen = {.label = "align", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1)};
+    by_align_result result;
+    if (!fill_spec(o, args, &screen))
+        return CLI_USAGE;
+    char *dir = cli_model_dir(args->items[0]);
+    char *reference = o->run.reference ? cli_model_dir(o->run.reference) : NULL;
+    by_status status = dir && (reference || !o->run.reference) ? BY_OK : base_error_status();
+    by_device *d = status == BY_OK ? cli_device(o->l.device, o->l.threads) : NULL;
+    o->run.model = dir;
+    o->run.reference = reference;
+    cli_interrupt_install();
+    status = d ? by_align_run(d, &o->run, &result) : base_error_status();
+    cli_run_end(&screen);
+    const char *hint = hint_for(status);
+    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    by_device_free(d);
+    base_free(reference);
+    base_free(dir);
+    return code;
+}
+
+static const char *missing(const align_options *o)
+{
+    return !o->method                ? "no method: give --method sft, dpo, ..."
+           : !o->run.data            ? "no data: give --data FILE"
+           : !o->run.out && !o->show ? "no output directory: give --out DIR"
+                                     : NULL;
+}
+
+static int run(int argc, char **argv)
+{
+    align_options o;
+    cli_args args;
+    cli_config config;
+    int code;
+    char *command = cli_command_line(argc, argv), *given;
+    if (!cli_config_expand(&cli_align, sizeof o, argc, argv, &config, &code) ||
+        !cli_parse(&cli_align, config.argc, config.argv, &o, &args, &code)) {
+        cli_config_free(&config);
+        base_free(command);
+        return code;
+    }
+    o.run.command = command;
+    o.run.options = given = cli_config_record(&config, &args);
+    code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &args);
+    cli_policy_free(&o.p);
+    cli_lora_free(&o.adapter);
+    cli_args_free(&args);
+    cli_config_free(&config);
+    base_free(given);
+    base_free(command);
+    return code;
+}
+
+const cli_verb cli_align = {
+    .name = "align",
+    .summary = "tune a language model on instructions, preferences and rewards",
+    .args = "MODEL",
+    .description =
+        "MODEL is a model directory or a run folder with a decoder. --method decides what it learns from:\n"
+        "\n"
+        "  sft              texts, prompts with completions, conversations (loss on the answers)\n"
+        "  reward           pairs of a chosen and a rejected answer: a model that scores texts\n"
+        "  dpo orpo simpo cpo  the same pairs, for the language model itself\n"
+        "  kto              single answers that are good or bad, or pairs\n"
+        "  ppo grpo rloo reinforce  prompts; answers are sampled and rewarded\n"
+        "\n"
+        "DIR becomes a model directory that other programs load: the best model on the evaluation data, else "
+        "the last. Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same command "
+        "continues a stopped run. Conversations are rendered with the model's chat template. With --lora an "
+        "adapter is trained, and DIR becomes a folder of PEFT.",
+    .examples =
+        "banyan align gpt2 --method sft --data chats.jsonl --chat-template chatml.jinja --out runs/chat\n"
+        "# the examples as the model gets them\n"
+        "banyan align gpt2 --method sft --data chats.jsonl --show-batch 2\n"
+        "banyan align runs/chat --method dpo --data pairs.jsonl --eval-fraction 0.1 --beta 0.1 --out "
+        "runs/dpo\n"
+        "# a reward model, and the score of a text\n"
+        "banyan align runs/chat --method reward --data pairs.jsonl --eval-fraction 0.1 --out runs/reward\n"
+        "banyan classify runs/reward \"How are you? Fine, thank you.\"\n"
+        "# QLoRA: an adapter over weights of 4 bits\n"
+        "banyan align llama --method sft --data chats.jsonl --lora r=16,targets=all-linear --weights q4_0 "
+        "--out runs/a\n",
+    .options = options,
+    .option_count = BY_COUNT(options),
+    .run = run,
+};
