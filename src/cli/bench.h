@@ -44,6 +44,8 @@ typedef struct bench {
     int32_t *mask;             /* (B, T) or (B, S) with --padding, else NULL */
     int32_t *pick;             /* (picks) rows that a model of hidden tokens is to guess, else NULL */
     int picks;
+    float *pixels; /* (B, C, H, W) of models that classify pictures, else NULL; then targets are classes */
+    by_pictures picture;
     int32_t *order, *segments; /* (B, T) where tokens are predicted in a random order, else NULL */
     const int32_t **rows;      /* (B) of tokens or sources, for the generator */
     int *lengths;              /* (B) */
@@ -81,6 +83,7 @@ bool bench_takes(const bench *b,
                  const char *input); /* selects the tokens that a masked language model predicts */
 by_batch bench_batch(const bench *b);
 bool bench_is_pair(const bench *b);
+bool bench_is_picture(const bench *b);
 /* FLOP of a token going forward against the keys of `seen` positions. */
 double bench_forward_flops(const bench *b, double seen);
 void bench_release(bench *b);

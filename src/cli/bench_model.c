@@ -13,6 +13,30 @@ bool bench_is_pair(const bench *b)
     return by_model_task(b->model) == BY_TASK_SEQ2SEQ;
 }
 
+bool bench_is_picture(const bench *b)
+{
+    return b->picture.channels > 0;
+}
+
+static size_t plane(const bench *b)
+{
+    return (size_t)b->picture.channels * (size_t)b->picture.height * (size_t)b->picture.width;
+}
+
+/* One draw for each row of a picture: its pixels are a ramp from there, so that drawing takes little time. */
+static void draw_pictures(bench *b)
+{
+    const size_t width = (size_t)b->picture.width, lines = (size_t)b->o.batch * plane(b) / width;
+    for (size_t y = 0; y < lines; y++) {
+        b->random = b->random * 6364136223846793005u + 1442695040888963407u;
+        const uint32_t start = (uint32_t)(b->random >> 33);
+        for (size_t x = 0; x < width; x++)
+            b->pixels[y * width + x] = (float)((start + 37 * (uint32_t)x) % 256) / 127.5f - 1;
+    }
+    for (int r = 0; r < b->o.batch; r++)
+        b->targets[r] = r % by_model_labels(b->model);
+}
+
 /* Encoder-decoders: sources, then what is to be written. */
 static by_status draw_pairs(bench *b)
 {
@@ -28,6 +52,10 @@ by_status bench_draw(bench *b)
 {
     if (bench_is_pair(b))
         return draw_pairs(b);
+    if (bench_is_picture(b)) {
+        draw_pictures(b);
+        return BY_OK;
+    }
     for (int r = 0; r < b->o.batch; r++) {
         int32_t next = draw_token(b);
         for (int t = 0; t < b->o.seq; t++) {
@@ -91,8 +119,18 @@ double bench_forward_flops(const bench *b, double seen)
     return 2 * (n - idle) + 4.0 * by_model_layers(b->model) * by_model_width(b->model) * seen;
 }
 
+static by_batch picture_batch(const bench *b)
+{
+    by_batch batch =
+        by_batch_of_pictures(b->model, b->o.batch, b->picture.height, b->picture.width, b->pixels);
+    by_batch_put_ids(&batch, "targets", b->o.batch, b->targets);
+    return batch;
+}
+
 by_batch bench_batch(const bench *b)
 {
+    if (bench_is_picture(b))
+        return picture_batch(b);
     by_batch batch = by_batch_of(b->o.batch, bench_is_pair(b) ? b->o.target : b->o.seq, b->tokens);
     if (b->source)
         by_batch_put_source(&batch, b->o.seq, b->source, b->mask);
@@ -114,7 +152,10 @@ static by_model *make_model(const bench *b)
                           .weights = b->work->training ? BY_F32 : cli_weights(o->weights),
                           .seed = 1337};
     const bool pair = by_family_task(o->model) == BY_TASK_SEQ2SEQ;
-    const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair;
+    const bool pictures = by_family_task(o->model) == BY_TASK_CLASSIFY;
+    const bool encoder = by_family_task(o->model) > BY_TASK_LM && !pair && !pictures;
+    if (pictures)
+        spec.labels = 1000; /* as ImageNet's */
     if (encoder)
         spec.task = b->work->training ? BY_TASK_MLM : BY_TASK_FEATURES;
     if (o->model_dir) {
@@ -123,7 +164,7 @@ static by_model *make_model(const bench *b)
         base_free(dir);
         return model;
     }
-    const char *usual = encoder || pair ? "base" : "124m";
+    const char *usual = encoder || pair || pictures ? "base" : "124m";
     const by_model_shape shape = {.preset = o->preset ? o->preset : usual,
                                   .layers = o->layers,
                                   .heads = o->heads,
@@ -139,6 +180,8 @@ by_status bench_open_model(bench *b)
     b->model = make_model(b);
     if (!b->model)
         return base_error_status();
+    if (by_model_task(b->model) == BY_TASK_CLASSIFY && by_model_pictures(b->model, &b->picture))
+        b->o.seq = by_pictures_positions(&b->picture, b->picture.height, b->picture.width);
     if (by_model_task(b->model) != BY_TASK_LM && !b->work->any_task)
         return base_fail(BY_ERR_ARGUMENT, "bench decode needs a language model, not a %s",
                          by_model_class(b->model));
@@ -177,11 +220,13 @@ by_status bench_open_rows(bench *b)
                          BY_MAX(o->seq, o->target));
     b->tokens = base_alloc_zero(cells, sizeof *b->tokens);
     b->targets = base_alloc_zero(cells, sizeof *b->targets);
+    b->pixels = bench_is_picture(b) ? base_alloc_zero(rows * plane(b), sizeof *b->pixels) : NULL;
     b->source = pair ? base_alloc_zero(cells, sizeof *b->source) : NULL;
     b->seconds = base_alloc_zero((size_t)o->steps, sizeof *b->seconds);
     b->rows = base_alloc_zero(rows, sizeof *b->rows);
     b->lengths = base_alloc_zero(rows, sizeof *b->lengths);
-    if (!b->tokens || !b->targets || !b->seconds || !b->rows || !b->lengths || (pair && !b->source))
+    if (!b->tokens || !b->targets || !b->seconds || !b->rows || !b->lengths || (pair && !b->source) ||
+        (bench_is_picture(b) && !b->pixels))
         return BY_ERR_MEMORY;
     for (size_t r = 0; r < rows; r++) {
         b->rows[r] = (pair ? b->source : b->tokens) + r * (size_t)o->seq;
@@ -200,6 +245,7 @@ void bench_release(bench *b)
     base_free(b->tokens);
     base_free(b->targets);
     base_free(b->source);
+    base_free(b->pixels);
     base_free(b->mask);
     base_free(b->pick);
     base_free(b->order);

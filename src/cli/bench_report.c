@@ -31,6 +31,8 @@ static void add_shape(const bench *b, cJSON *j)
     cJSON_AddNumberToObject(j, "vocab", by_model_vocab(b->model));
     cJSON_AddNumberToObject(j, "batch", o->batch);
     cJSON_AddNumberToObject(j, "seq", o->seq);
+    if (bench_is_picture(b))
+        cJSON_AddNumberToObject(j, "image", b->picture.width);
     if (bench_is_pair(b))
         cJSON_AddNumberToObject(j, "target", o->target);
     if (b->work->writes)

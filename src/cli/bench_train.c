@@ -80,9 +80,14 @@ by_status bench_forward_open(bench *b)
     by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(b->model)});
     if (!g)
         return BY_ERR_MEMORY;
-    b->input = by_input(g, "tokens", BY_I32, 2, (int64_t[]){b->o.batch, b->o.seq});
+    const by_pictures *p = &b->picture;
     by_model_io io = {0};
-    by_io_feed(&io, "tokens", b->input);
+    if (bench_is_picture(b))
+        b->input =
+            by_input(g, "pixel_values", BY_F32, 4, (int64_t[]){b->o.batch, p->channels, p->height, p->width});
+    else
+        b->input = by_input(g, "tokens", BY_I32, 2, (int64_t[]){b->o.batch, b->o.seq});
+    by_io_feed(&io, bench_is_picture(b) ? "pixel_values" : "tokens", b->input);
     by_model_build(b->model, g, &io);
     by_tensor *logits = by_io_output(&io, "logits");
     by_output(g, "result", logits ? logits : by_io_output(&io, "features"));
@@ -94,7 +99,8 @@ by_status bench_forward_open(bench *b)
 by_status bench_forward_step(bench *b, double *seconds)
 {
     double begin = base_seconds();
-    BY_TRY(by_write(b->program, b->input, b->tokens, (size_t)b->tokens_per_step * sizeof *b->tokens));
+    BY_TRY(by_write(b->program, b->input, bench_is_picture(b) ? (const void *)b->pixels : b->tokens,
+                    (size_t)by_elements(b->input) * 4));
     BY_TRY(by_run(b->program));
     BY_TRY(by_device_wait(b->device));
     *seconds = base_seconds() - begin;

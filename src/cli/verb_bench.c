@@ -6,7 +6,7 @@
 
 static const cli_option options[] = {
     {CLI_AT(bench_options, model), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
-     .help = "model family: gpt2, bert, roberta, ... (translate: marian)", .group = "Model"},
+     .help = "model family: gpt2, bert, vit, ... (translate: marian)", .group = "Model"},
     {CLI_AT(bench_options, preset), .name = "preset", .value = "NAME",
      .help = "shape by name: tiny, 124m, 350m, 774m, 1558m, base, large (default: 124m or base)"},
     {CLI_AT(bench_options, layers), .name = "layers", CLI_MIN(1),
@@ -175,8 +175,9 @@ const cli_verb cli_bench = {
         "and "
         "minimum), FLOP/s and their share of the rate of a large matrix product, and peak memory.\n\n"
         "  train           forward, backward and update; 6 N + 12 L d T FLOP per token.\n"
-        "                  Encoders predict 15 % of their tokens, XLNet with two streams\n"
-        "  forward         logits of every position; for encoders, the last hidden states\n"
+        "                  Encoders predict 15 % of their tokens, XLNet with two streams;\n"
+        "                  vit and deit sort pictures into 1,000 classes: a token is a position\n"
+        "  forward         logits of every position or picture; for encoders, the last hidden states\n"
         "  prefill         a prompt into the cache, and the logits of its last token\n"
         "  decode          greedy text after a prompt, token by token\n"
         "  translate       --new-tokens per text by beam search, encoder included\n"
