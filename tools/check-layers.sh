@@ -20,7 +20,7 @@ BEGIN {
     may["chat"]   = "base text"
     may["score"]  = "base text"
     may["data"]   = "base graph text chat model image"
-    may["report"] = "base"
+    may["report"] = "base image"
     may["ngram"]  = "base text data"
     may["image"]  = "base"
     may["train"]  = "base image graph nn models model text chat score data io report infer ngram"

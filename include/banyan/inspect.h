@@ -1,8 +1,10 @@
-/* inspect.h - look inside a model: the attention weights of a text, the memory and the work of its programs. */
+/* inspect.h - look inside a model: the attention weights of a text or a picture, what a model of pictures has learned about positions
+ * and patches, the memory and the work of its programs. */
 #ifndef BANYAN_INSPECT_H
 #define BANYAN_INSPECT_H
 
 #include "banyan/model.h"
+#include "banyan/picture_set.h"
 #include "banyan/tokenizer.h"
 
 #ifdef __cplusplus
@@ -41,6 +43,43 @@ typedef struct by_attention_maps {
 BY_API by_status by_attention_maps_make(by_model *m, const by_tokenizer *t, const char *text,
                                         const by_attention_maps_spec *spec, by_attention_maps *out);
 BY_API void by_attention_maps_free(by_attention_maps *a); /* back to the zero state */
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+typedef struct by_picture_maps_spec {
+    const by_tokenizer *tokenizer; /* of a model that writes captions; others need none */
+    const char *target;            /* the caption; NULL: the model writes it */
+} by_picture_maps_spec;
+
+/* Attention over a picture, which is cut into rows * columns patches. Positions are `tokens` tokens (the class, the distillation
+ * token), then the patches row by row. */
+typedef struct by_picture_maps {
+    by_image *seen; /* the picture as the model reads it, before normalisation */
+    int rows, columns, tokens;
+    int layers, heads;
+    int queries;            /* positions, or of a model that writes captions, tokens of the text */
+    by_attention_side text; /* the caption */
+    float *weights;         /* (layers, heads, queries, tokens + rows * columns) */
+} by_picture_maps;
+
+/* The attention weights of every head of every layer for picture `index` of a dataset: of a model that writes captions from each
+ * token of the text to the picture, otherwise among the positions of the picture. by_picture_maps_free also after a failure. */
+BY_API by_status by_picture_maps_make(by_model *m, const by_processor *p, const by_picture_set *set,
+                                      int64_t index, const by_picture_maps_spec *spec, by_picture_maps *out);
+BY_API void by_picture_maps_free(by_picture_maps *a); /* back to the zero state */
+
+/* The patches' share in position `query`. out (rows, columns). layer or head negative: the mean of all. */
+BY_API by_status by_picture_maps_head(const by_picture_maps *a, int layer, int head, int query, float *out);
+/* Attention rollout (Abnar and Zuidema 2020): how much of each patch reaches position `query` through all layers, when half of what
+ * leaves a layer is what entered it and heads count alike. out (rows, columns). BY_ERR_ARGUMENT for captions. */
+BY_API by_status by_picture_maps_rollout(const by_picture_maps *a, int query, float *out);
+
+/* Cosines between the position embeddings of all patches, at the size that the model was trained for. out (patches, patches) for the
+ * patches of by_model_pictures. BY_ERR_UNSUPPORTED without such a table. */
+BY_API by_status by_position_similarities(const by_model *m, float *out);
+/* The `count` principal components of the filters that embed patches, of length 1, the strongest first. out (count, channels, patch,
+ * patch). BY_ERR_ARGUMENT for more components than the filters have numbers. */
+BY_API by_status by_patch_filters(const by_model *m, int count, float *out);
 
 /* ---- memory and work ------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include "cli/common.h"
 #include "cli/report.h"
 #include "cli/show.h"
-#include "report/page.h"
+#include "report/mosaic.h"
 
 typedef struct job {
     const cli_pixel_look *k;
@@ -57,28 +57,16 @@ static by_status look_at(job *j)
     return s;
 }
 
-/* The picture, dark and grey, with the weights of a head in orange (head -1: the mean of the layer's) and the pixel in blue. */
+/* The weights of a head over the picture (head -1: the mean of the layer's), and the pixel in blue. */
 static by_image *draw_map(const job *j, int layer, int head)
 {
     const int pixels = j->height * j->width;
-    by_image *m = by_image_new(j->width, j->height, BY_PIXELS_RGB);
-    float most = 0, *sum = base_alloc_zero((size_t)pixels, sizeof *sum);
-    for (int i = 0; m && sum && i < pixels; i++) {
+    float *sum = base_alloc_zero((size_t)pixels, sizeof *sum);
+    for (int i = 0; sum && i < pixels; i++)
         for (int h = 0; h < j->heads; h++)
             if (head < 0 || h == head)
                 sum[i] += j->weights[((ptrdiff_t)layer * j->heads + h) * pixels + i];
-        most = sum[i] > most ? sum[i] : most;
-    }
-    for (int i = 0; m && sum && i < pixels; i++) {
-        const uint8_t *from = (const uint8_t *)j->picture->pixels + (ptrdiff_t)i * j->picture->channels;
-        const int grey =
-            j->picture->channels == 1 ? from[0] : (299 * from[0] + 587 * from[1] + 114 * from[2]) / 1000;
-        const double x = most > 0 ? (double)(sum[i] / most) : 0, ground = 0.35 * grey;
-        uint8_t *to = (uint8_t *)m->pixels + 3 * (ptrdiff_t)i;
-        const int colour[3] = {255, 140, 0};
-        for (int c = 0; c < 3; c++)
-            to[c] = (uint8_t)(ground + x * (colour[c] - ground));
-    }
+    by_image *m = sum ? report_overlay(j->picture, sum, j->height, j->width, false) : NULL;
     if (m)
         memcpy((uint8_t *)m->pixels + 3 * ((ptrdiff_t)j->row * j->width + j->column), "\x40\x90\xff", 3);
     base_free(sum);

@@ -3,6 +3,7 @@
 
 #include "banyan/inspect.h"
 #include "base/file.h"
+#include "cli/attention_pictures.h"
 #include "cli/attention_pixels.h"
 #include "cli/common.h"
 #include "cli/report.h"
@@ -13,6 +14,7 @@
 typedef struct attention_options {
     by_attention_maps_spec spec;
     const char *out, *device, *adapter, *pixel;
+    unsigned show;
     int layer, head, threads;
     bool json;
 } attention_options;
@@ -21,7 +23,7 @@ static const cli_option options[] = {
     {CLI_AT(attention_options, spec.pair), .name = "pair", .value = "TEXT",
      .help = "a second text, for models that read two"},
     {CLI_AT(attention_options, spec.target), .name = "target", .value = "TEXT",
-     .help = "encoder-decoders: what is written (else what the model writes itself)"},
+     .help = "encoder-decoders and captions: what is written (else what the model writes itself)"},
     {CLI_AT(attention_options, spec.part), .name = "part", .choices = "cross|encoder|decoder",
      .preset = "cross",
      .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
@@ -31,7 +33,12 @@ static const cli_option options[] = {
      .help = "head to draw on the whole page; -1: the mean of all heads, with each one small below"},
     {CLI_AT(attention_options, pixel), .name = "pixel", .value = "R,C",
      .help =
-         "models of pixels: the pixel whose look is drawn, by row and column (default: in the lower half)"},
+         "the pixel whose look is drawn, by row and column: of a model of pixels that pixel (default: in the "
+         "lower half), of a model of patches the patch around it (default: the class token)"},
+    {CLI_AT(attention_options, show), .name = "show", .choices = "attention|positions|filters",
+     .preset = "attention",
+     .help = "models of patches: draw attention over a picture, how similar position embeddings are, or the "
+             "principal components of the patch embedding"},
     {CLI_AT(attention_options, out), .name = "out", .letter = 'o', .preset = "attention.svg", .value = "FILE",
      .help = "picture to write: .svg or .png"},
     {CLI_AT(attention_options, json), .name = "json", .help = "print the weights as JSON instead"},
@@ -168,27 +175,56 @@ static by_status look_at(look *k, const char *model, const char *text)
     return BY_OK;
 }
 
-/* Models of pixels look at pictures. *code receives the exit code if this is one. */
-static bool is_pixels(look *k, const char *model, const char *picture, int *code)
+static int look_at_pixels(const look *k, const char *dir, const char *picture)
+{
+    if (!picture)
+        return cli_usage_fail("no picture: banyan attention MODEL PICTURE");
+    return cli_attention_pixels(&(cli_pixel_look){.model = k->model,
+                                                  .dir = dir,
+                                                  .picture = picture,
+                                                  .out = k->o.out,
+                                                  .pixel = k->o.pixel,
+                                                  .layer = k->o.layer,
+                                                  .json = k->o.json});
+}
+
+static int look_at_patches(const look *k, const char *dir, const char *picture)
+{
+    return cli_attention_pictures(&(cli_picture_look){.model = k->model,
+                                                      .name = k->name,
+                                                      .dir = dir,
+                                                      .picture = picture,
+                                                      .out = k->o.out,
+                                                      .pixel = k->o.pixel,
+                                                      .target = k->o.spec.target,
+                                                      .show = (cli_picture_show)k->o.show,
+                                                      .layer = k->o.layer,
+                                                      .head = k->o.head,
+                                                      .json = k->o.json});
+}
+
+/* Opens the model. True: it has looked at a picture, or failed, and *code is the exit code. A model of texts and pictures (CLIP) looks at
+ * a picture where the input is a file. */
+static bool is_picture(look *k, const char *model, const char *input, int *code)
 {
     by_canvas size;
+    by_pictures reads;
     char *dir = cli_model_dir(model);
     k->device = dir ? cli_device(k->o.device, k->o.threads) : NULL;
     k->model =
         k->device ? by_model_open(k->device, dir, &(by_model_spec){.adapter_folder = k->o.adapter}) : NULL;
-    const bool pixels = k->model && by_model_canvas(k->model, &size);
+    bool picture = true;
     if (!k->model)
         *code = cli_fail(NULL);
-    else if (pixels)
-        *code = cli_attention_pixels(&(cli_pixel_look){.model = k->model,
-                                                       .dir = dir,
-                                                       .picture = picture,
-                                                       .out = k->o.out,
-                                                       .pixel = k->o.pixel,
-                                                       .layer = k->o.layer,
-                                                       .json = k->o.json});
+    else if (by_model_canvas(k->model, &size))
+        *code = look_at_pixels(k, dir, input);
+    else if (by_model_pictures(k->model, &reads) &&
+             (by_model_task(k->model) != BY_TASK_CONTRAST || k->o.show || (input && base_file_exists(input))))
+        *code = look_at_patches(k, dir, input);
+    else
+        picture = false;
     base_free(dir);
-    return pixels || !k->model;
+    return picture;
 }
 
 static void release(look *k)
@@ -227,8 +263,11 @@ static int run(int argc, char **argv)
     if (!cli_parse(&cli_attention, argc, argv, &k.o, &args, &code))
         return code;
     k.name = last_part(args.items[0]);
-    k.shown = args.items[1];
-    if (is_pixels(&k, args.items[0], args.items[1], &code)) {
+    k.shown = args.count > 1 ? args.items[1] : NULL;
+    const bool picture = is_picture(&k, args.items[0], k.shown, &code);
+    if (picture || !k.shown) {
+        if (!picture)
+            code = cli_usage_fail("no text: banyan attention MODEL TEXT");
         release(&k);
         cli_args_free(&args);
         return code;
@@ -254,23 +293,32 @@ static int run(int argc, char **argv)
 const cli_verb cli_attention = {
     .name = "attention",
     .summary = "draw what each attention head looks at",
-    .args = "MODEL INPUT",
-    .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-                   "head small below it. The caption of a head says where most of its weight goes (the first "
-                   "token, the previous one, itself), or names its strongest pair. A row is a query token, "
-                   "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
-                   "that head fills the page. Long texts are drawn coarser. With --json the weights are "
-                   "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
-                   "\n"
-                   "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
-                   "\n"
-                   "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
-                   "predicted: a row for each "
-                   "layer, the mean of its heads first.",
+    .args = "MODEL [INPUT]",
+    .description =
+        "Draws the attention weights of a text: one layer large, with its tokens named, and every "
+        "head small below it. The caption of a head says where most of its weight goes (the first "
+        "token, the previous one, itself), or names its strongest pair. A row is a query token, "
+        "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
+        "that head fills the page. Long texts are drawn coarser. With --json the weights are "
+        "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
+        "\n"
+        "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
+        "\n"
+        "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows where the class "
+        "token looks, bright where the weight is large; attention rollout multiplies the layers. A "
+        "model that writes captions shows where each word of its caption looked. --show positions "
+        "and --show filters need no picture.\n"
+        "\n"
+        "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
+        "predicted: a row for each "
+        "layer, the mean of its heads first.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"
         "banyan attention gpt2 \"to be or not to be\" --layer 5 --head 1 -o head.png\n"
+        "banyan attention vit-base-patch16-224 cat.jpg -o looked.png\n"
+        "banyan attention runs/captions cat.jpg --target \"a cat on a sofa\" -o words.svg\n"
+        "banyan attention vit-base-patch16-224 --show filters -o filters.png\n"
         "banyan attention runs/fashion shoe.png --pixel 20,14 -o looked.png\n",
     .options = options,
     .option_count = BY_COUNT(options),

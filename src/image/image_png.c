@@ -199,15 +199,13 @@ static void write_picture(png_out *o, const by_image *m, int colour)
     png_write_end(o->png, NULL);
 }
 
-by_status by_image_write_png(const by_image *m, const char *path)
+by_status image_png_encode(const by_image *m, base_buf *out)
 {
     static const int colours[] = {[BY_PIXELS_RGB] = PNG_COLOR_TYPE_RGB,
                                   [BY_PIXELS_GREY] = PNG_COLOR_TYPE_GRAY,
                                   [BY_PIXELS_GREY_ALPHA] = PNG_COLOR_TYPE_GRAY_ALPHA,
                                   [BY_PIXELS_RGBA] = PNG_COLOR_TYPE_RGB_ALPHA};
-    png_out o = {.png = NULL};
-    if (!m || !path)
-        return base_fail_missing(m ? "path" : "picture");
+    png_out o = {.bytes = *out};
     if (m->format == BY_PIXELS_CMYK || m->format == BY_PIXELS_GREY16)
         return base_fail(BY_ERR_ARGUMENT, "PNG files are written from 8-bit grey or RGB");
     base_error_clear();
@@ -217,19 +215,28 @@ by_status by_image_write_png(const by_image *m, const char *path)
     if (setjmp(o.error) == 0)
         write_picture(&o, m, colours[m->format]);
     png_destroy_write_struct(&o.png, &o.info);
-    by_status s = base_error_status();
-    if (s == BY_OK)
-        s = base_file_write(path, o.bytes.data, o.bytes.size);
-    base_buf_free(&o.bytes);
-    return s;
+    *out = o.bytes;
+    return base_error_status();
 }
 
 #else
 #include "image/picture.h"
 
-by_status by_image_write_png(const by_image *m, const char *path)
+by_status image_png_encode(const by_image *m, base_buf *out)
 {
-    (void)m, (void)path;
+    (void)m, (void)out;
     return base_fail(BY_ERR_UNSUPPORTED, "this build does not write PNG files; it needs libpng-dev");
 }
 #endif
+
+by_status by_image_write_png(const by_image *m, const char *path)
+{
+    if (!m || !path)
+        return base_fail_missing(m ? "path" : "picture");
+    base_buf bytes = {0};
+    by_status s = image_png_encode(m, &bytes);
+    if (s == BY_OK)
+        s = base_file_write(path, bytes.data, bytes.size);
+    base_buf_free(&bytes);
+    return s;
+}

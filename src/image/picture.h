@@ -1,4 +1,4 @@
-/* picture.h - inside the image room: decoders and what they share. Files come from outside: sizes are checked before
+/* picture.h - inside the image room: decoders and what they share, and PNG files in memory. Files come from outside: sizes are checked before
  * memory is allocated. */
 #ifndef BY_IMAGE_PICTURE_H
 #define BY_IMAGE_PICTURE_H
@@ -29,6 +29,9 @@ by_image *image_png_decode(const image_source *s);
 by_image *image_jpeg_decode(const image_source *s);
 by_image *image_webp_decode(const image_source *s);
 by_image *image_gif_decode(const image_source *s);
+
+/* Appends a PNG file of 8-bit grey, grey with alpha, RGB or RGBA pixels. */
+by_status image_png_encode(const by_image *m, base_buf *out);
 
 /* The EXIF orientation in an APP1 segment or eXIf chunk that begins with the TIFF header; 1 if there is none. */
 int image_exif_orientation(const uint8_t *tiff, size_t size);

@@ -1,5 +1,6 @@
 /* attention_maps.c - the attention weights of a text (banyan/inspect.h). */
-#include "banyan/inspect.h"
+#include "infer/attention_maps.h"
+
 #include "banyan/pass.h"
 #include "banyan/rewrite.h"
 #include "text/tokenizer.h"
@@ -22,43 +23,57 @@ static bool is_pair(const look *k)
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* The name of a token: its part of the text, or what a special token decodes to. */
-static char *name_of(const look *k, const by_attention_side *s, const char *text, bool target, int i)
+static char *name_of(const by_attention_side *s, const gen_side_spec *spec, int i)
 {
     const by_offset at = s->text.offsets[i];
-    const char *from = s->text.types[i] && k->spec->pair ? k->spec->pair : text;
+    const char *from = s->text.types[i] && spec->pair ? spec->pair : spec->text;
     if (!s->text.special[i] && at.end > at.start)
         return base_sprintf("%.*s", (int)(at.end - at.start), from + at.start);
     base_buf name = {0};
     base_buf_puts(&name, "");
-    if (tok_decode_with(k->tokenizer, &s->text.ids.data[i], 1, &(tok_decode_spec){.source = !target},
+    if (tok_decode_with(spec->tokenizer, &s->text.ids.data[i], 1, &(tok_decode_spec){.source = !spec->target},
                         &name) == BY_OK)
         return name.data;
     base_buf_free(&name);
     return NULL;
 }
 
-static by_status encode(look *k, const char *text, int side)
+by_status gen_side_read(const by_model *m, const gen_side_spec *spec, by_attention_side *s)
 {
-    by_attention_side *s = &k->maps->sides[side];
-    by_encode_spec spec = {.special = true,
-                           .offsets = true,
-                           .whole = true,
-                           .target = side == WRITTEN,
-                           .pair = k->spec->pair,
-                           .pair_size = k->spec->pair ? strlen(k->spec->pair) : 0};
-    BY_TRY(by_tokenizer_encode_with(k->tokenizer, text, strlen(text), &spec, &s->text));
+    const by_encode_spec encode = {.special = true,
+                                   .offsets = true,
+                                   .whole = true,
+                                   .target = spec->target,
+                                   .pair = spec->pair,
+                                   .pair_size = spec->pair ? strlen(spec->pair) : 0};
+    BY_TRY(by_tokenizer_encode_with(spec->tokenizer, spec->text, strlen(spec->text), &encode, &s->text));
     s->tokens = (int)s->text.ids.count;
     if (s->tokens < 1)
         return base_fail(BY_ERR_ARGUMENT, "the text has no tokens");
-    if (by_model_is_limited(k->model) && s->tokens > by_model_context(k->model))
+    if (by_model_is_limited(m) && s->tokens > by_model_context(m))
         return base_fail(BY_ERR_ARGUMENT,
                          "the text has %d tokens, more than the %d that this model reads at once", s->tokens,
-                         by_model_context(k->model));
+                         by_model_context(m));
     s->names = base_alloc_zero((size_t)s->tokens, sizeof *s->names);
     for (int i = 0; s->names && i < s->tokens; i++)
-        if (!(s->names[i] = name_of(k, s, text, side == WRITTEN, i)))
+        if (!(s->names[i] = name_of(s, spec, i)))
             return base_error_status();
     return s->names ? BY_OK : BY_ERR_MEMORY;
+}
+
+void gen_side_free(by_attention_side *s)
+{
+    for (int i = 0; s->names && i < s->tokens; i++)
+        base_free(s->names[i]);
+    base_free(s->names);
+    by_encoding_free(&s->text);
+    *s = (by_attention_side){0};
+}
+
+static by_status encode(look *k, const char *text, int side)
+{
+    const gen_side_spec spec = {k->tokenizer, text, k->spec->pair, side == WRITTEN};
+    return gen_side_read(k->model, &spec, &k->maps->sides[side]);
 }
 
 /* What the model itself writes. */
@@ -174,13 +189,8 @@ by_status by_attention_maps_make(by_model *m, const by_tokenizer *t, const char 
 
 void by_attention_maps_free(by_attention_maps *a)
 {
-    for (int k = 0; a && k < 2; k++) {
-        by_attention_side *s = &a->sides[k];
-        for (int i = 0; s->names && i < s->tokens; i++)
-            base_free(s->names[i]);
-        base_free(s->names);
-        by_encoding_free(&s->text);
-    }
+    for (int k = 0; a && k < 2; k++)
+        gen_side_free(&a->sides[k]);
     if (a) {
         base_free(a->weights);
         *a = (by_attention_maps){0};
