@@ -30,7 +30,11 @@ typedef struct by_image_training {
     int size;    /* side of the pictures; 0: the model's, or that of the data for a new model */
     int colours;         /* models of pixels: of a palette that is learned; 0: 512, or 32 for grey pictures */
     const char *palette; /* a directory whose preprocessor_config.json has the palette; NULL: it is learned */
-    double drop_path; /* fine-tuning: stochastic depth of the last layer; negative: the model's own */
+    double drop_path;    /* fine-tuning: stochastic depth of the last layer; negative: the model's own */
+    /* A directory with a model of the same classes, whose predictions the distillation token learns; NULL: none. A teacher gives its
+     * likeliest class, or with soft_teacher the probabilities of all. */
+    const char *teacher;
+    unsigned soft_teacher; /* 0 or 1 */
 } by_image_training;
 
 /* What a model is worth on labelled pictures, or on pictures with captions: then there are no classes. */
@@ -66,8 +70,8 @@ BY_API by_status by_image_evaluate(by_device *d, const char *model, by_dtype dty
 /* How likely a model of pixels finds pictures. */
 typedef struct by_pixel_result {
     int64_t pictures;
-    int tokens;        /* of a picture */
-    bool palette;      /* they are colours of a palette; otherwise values of channels, and `bits` are bits per dimension */
+    int tokens; /* of a picture */
+    bool palette; /* they are colours of a palette; otherwise values of channels, and `bits` are bits per dimension */
     double nats, bits; /* per token */
     double seconds;
 } by_pixel_result;

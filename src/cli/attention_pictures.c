@@ -117,13 +117,20 @@ static by_status put_heads(job *j, float *map, int *large)
     return BY_OK;
 }
 
+/* A token of the caption, without the space in front. */
+static const char *word(const by_picture_maps *a, int i)
+{
+    const char *name = a->text.names[i];
+    return *name == ' ' && name[1] ? name + 1 : name;
+}
+
 static by_status put_words(job *j, float *map)
 {
     const by_picture_maps *a = &j->maps;
     BY_TRY(put_tile(j, by_image_crop(a->seen, 0, 0, a->seen->width, a->seen->height), "the picture"));
     for (int t = 0; t < a->text.tokens; t++) {
         BY_TRY(by_picture_maps_head(a, j->k->layer, j->k->head, t, map));
-        BY_TRY(put_overlay(j, map, a->text.names[t]));
+        BY_TRY(put_overlay(j, map, word(a, t)));
     }
     return BY_OK;
 }
@@ -231,7 +238,7 @@ static int say(const job *j)
     else if (j->k->show == CLI_SHOW_FILTERS)
         printf("%s: %d components of the patch filters\n", j->k->out, j->count);
     else if (a->text.tokens)
-        printf("%s: %d words over %d x %d patches\n", j->k->out, a->text.tokens, a->rows, a->columns);
+        printf("%s: %d tokens over %d x %d patches\n", j->k->out, a->text.tokens, a->rows, a->columns);
     else
         printf("%s: %d layers of %d heads over %d x %d patches\n", j->k->out, a->layers, a->heads, a->rows,
                a->columns);
@@ -267,7 +274,7 @@ static by_status print_maps(const job *j, cJSON *o)
     cJSON *names = a->text.tokens ? cJSON_AddArrayToObject(o, "tokens") : NULL;
     for (int t = 0; s == BY_OK && t < a->text.tokens; t++) {
         s = by_picture_maps_head(a, j->k->layer, j->k->head, t, map);
-        cJSON_AddItemToArray(names, cJSON_CreateString(a->text.names[t]));
+        cJSON_AddItemToArray(names, cJSON_CreateString(word(a, t)));
         cJSON_AddItemToArray(all, numbers(map, n));
     }
     base_free(map);

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/base.h"
+#include "cli/common.h"
 #include "cli/report.h"
 
-bool cli_pictures_read(const cli_pictures *p, by_image_training *out)
+bool cli_pictures_read(cli_pictures *p, by_image_training *out)
 {
     by_augment *a = &out->augment;
     if (p->resized_crop > 0) {
@@ -18,7 +20,17 @@ bool cli_pictures_read(const cli_pictures *p, by_image_training *out)
         cli_usage_fail("%s", by_error_message());
         return false;
     }
+    if (out->teacher && !(out->teacher = p->teacher = cli_model_dir(out->teacher))) {
+        cli_usage_fail("%s", by_error_message());
+        return false;
+    }
     return true;
+}
+
+void cli_pictures_free(cli_pictures *p)
+{
+    base_free(p->teacher);
+    p->teacher = NULL;
 }
 
 void cli_picture_summary(const by_metric *metrics, int count, double loss, double data_wait)

@@ -9,6 +9,7 @@
 typedef struct cli_pictures {
     const char *randaugment;
     double resized_crop, jitter;
+    char *teacher; /* the directory of the teacher's model, on the heap */
 } cli_pictures;
 
 /* clang-format off */
@@ -44,11 +45,17 @@ typedef struct cli_pictures {
     {CLI_AT(type, i.drop_path), .name = "drop-path", CLI_RANGE(0, 0.99),                                     \
      .help = "stochastic depth: probability that the last layer is left out, rising from 0 (default: the model's)"}, \
     {CLI_AT(type, i.average), .name = "average-decay", .alias = "ema", CLI_RANGE(0, 0.999999), .preset = "0", \
-     .help = "evaluate and save a moving average of the weights with this decay, such as 0.999"}
+     .help = "evaluate and save a moving average of the weights with this decay, such as 0.999"}, \
+    {CLI_AT(type, i.teacher), .name = "teacher", .value = "MODEL",                                           \
+     .help = "deit: a classifier of the same pictures and classes, whose predictions the distillation token learns"}, \
+    {CLI_AT(type, i.soft_teacher), .name = "distillation", .choices = "hard|soft", .preset = "hard",         \
+     .help = "what a --teacher teaches: its likeliest class, or the probabilities of all classes"}
 /* clang-format on */
 
-/* Completes the augmentation from the options. Returns false after reporting what is wrong; the caller returns CLI_USAGE. */
-bool cli_pictures_read(const cli_pictures *p, by_image_training *out);
+/* Completes the spec from the options: the augmentation, the directory of the teacher. Returns false after reporting what is wrong; the
+ * caller returns CLI_USAGE. cli_pictures_free in every case. */
+bool cli_pictures_read(cli_pictures *p, by_image_training *out);
+void cli_pictures_free(cli_pictures *p);
 
 /* Prints metrics of held-out pictures and how long a run waited for data, on a line of stdout. */
 void cli_picture_summary(const by_metric *metrics, int count, double loss, double data_wait);

@@ -244,6 +244,7 @@ static int run(int argc, char **argv)
     else
         code = tune(&o, &args);
     cli_lora_free(&o.adapter);
+    cli_pictures_free(&o.p);
     cli_args_free(&args);
     cli_config_free(&config);
     base_free(given);

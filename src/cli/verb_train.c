@@ -424,6 +424,7 @@ static int train(train_options *o, const cli_args *args)
     free_list(&data);
     free_list(&eval_data);
     free_list(&languages);
+    cli_pictures_free(&o->p);
     base_free(from);
     return code;
 }

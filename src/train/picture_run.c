@@ -12,7 +12,7 @@
 /* Trace the first step of this process. */
 static void trace(train_picture_run *r, by_trace_fn fn)
 {
-    const by_batch like = train_pictures_like(&r->batches, r->model);
+    const by_batch like = train_picture_like(r);
     by_program *p = r->spec.trace ? by_trainer_program(r->trainer, &like) : NULL;
     if (p)
         by_program_trace(p, fn, r->spec.user);
@@ -28,6 +28,8 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
     for (int k = 0; k < r->spec.accumulate; k++) {
         by_batch b;
         BY_TRY(train_pictures_next(&r->batches, r->model, &b, NULL));
+        if (r->teacher)
+            BY_TRY(train_teacher_label(r->teacher, &b));
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
         work->pictures += b.batch;
         work->tokens += (double)b.batch * b.seq;
@@ -194,6 +196,7 @@ static void tear_down(train_picture_run *r)
     train_pictures_close(&r->batches);
     by_passes_free(r->passes);
     by_memory_free(r->memory);
+    train_teacher_free(r->teacher);
     train_average_free(r->average);
     by_trainer_free(r->trainer);
     by_image_result_free(&r->evaluation);

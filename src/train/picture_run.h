@@ -6,6 +6,7 @@
 #include "train/loop.h"
 #include "train/moving_average.h"
 #include "train/picture_evaluate.h"
+#include "train/picture_teacher.h"
 
 /* What fine-tuning adds to a run. */
 typedef struct train_picture_tuning {
@@ -29,6 +30,7 @@ typedef struct train_picture_run {
     int length; /* tokens of a row */
     by_model *model;
     by_trainer *trainer;
+    train_teacher *teacher; /* NULL: none */
     train_average *average; /* NULL: none */
     by_passes *passes;      /* of evaluation */
     by_memory *memory;      /* of their activations */
@@ -45,6 +47,8 @@ typedef struct train_picture_run {
 by_status train_picture_set_up(train_picture_run *r, const train_client *client);
 by_status train_picture_load(void *self, const char *dir);
 by_status train_picture_record(void *self, train_record *out);
+/* A batch without values, to compile a step for. */
+by_batch train_picture_like(const train_picture_run *r);
 by_status train_picture_make_passes(train_picture_run *r);
 const char *train_picture_loss_unit(by_task task);
 bool train_picture_holds_out(const train_picture_run *r);

@@ -372,6 +372,12 @@ static void record_texts(const train_picture_run *r, train_record *out)
     train_record_text(out, "optimizer", optimizers[s->optimizer.kind], TRAIN_SAME);
     train_record_text(out, "schedule", schedules[s->schedule.kind], TRAIN_SAME);
     train_record_text(out, "lora", s->lora, TRAIN_SAME);
+    train_record_text(out, "teacher", s->images.teacher, TRAIN_SAME);
+    train_record_text(out, "distillation",
+                      !s->images.teacher       ? NULL
+                      : s->images.soft_teacher ? "soft"
+                                               : "hard",
+                      TRAIN_SAME);
     train_record_text(out, "weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME);
     train_record_text(out, "freeze", r->tuning ? r->tuning->freeze : NULL, TRAIN_SAME);
     out->data = s->data;
@@ -505,6 +511,25 @@ static by_status open_folder(train_picture_run *r, const train_client *client)
                             .user = s->user});
 }
 
+by_batch train_picture_like(const train_picture_run *r)
+{
+    by_batch b = train_pictures_like(&r->batches, r->model);
+    if (r->teacher)
+        train_teacher_like(r->teacher, &b);
+    return b;
+}
+
+static by_status open_teacher(train_picture_run *r)
+{
+    const by_image_training *i = &r->spec.images;
+    const train_teacher_spec spec = {
+        .dir = i->teacher, .soft = i->soft_teacher, .batch = r->spec.batch, .dtype = r->spec.dtype};
+    if (!i->teacher)
+        return BY_OK;
+    r->teacher = train_teacher_open(r->model, r->processor, r->set, &spec);
+    return r->teacher ? BY_OK : base_error_status();
+}
+
 static by_status set_up_steps(train_picture_run *r)
 {
     const by_run_spec *s = &r->spec;
@@ -517,6 +542,7 @@ static by_status set_up_steps(train_picture_run *r)
                            .label_smoothing = r->task == BY_TASK_SEQ2SEQ ? (float)s->label_smoothing : 0});
     if (!r->trainer)
         return base_error_status();
+    BY_TRY(open_teacher(r));
     by_trainer_set_steps(r->trainer, r->loop.state.step);
     if (s->images.average > 0 &&
         !(r->average = train_average_new(by_model_trained(r->model), s->images.average)))
@@ -527,7 +553,7 @@ static by_status set_up_steps(train_picture_run *r)
     BY_TRY(train_pictures_open(&r->batches, &r->source,
                                train_picture_workers(r->device, s->images.data.workers),
                                r->loop.state.step * s->accumulate, s->steps * s->accumulate));
-    const by_batch like = train_pictures_like(&r->batches, r->model);
+    const by_batch like = train_picture_like(r);
     return by_trainer_program(r->trainer, &like) ? BY_OK : base_error_status();
 }
 

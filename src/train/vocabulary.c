@@ -199,6 +199,8 @@ static void plan_seq2seq(plan *p, const arch_training *family, const train_items
     }
     p->spec.post_processor = family->encloses ? enclosed : closed;
     p->spec.unknown = "<unk>";
+    if (p->spec.kind == BY_VOCAB_WORD) /* the last word of a line is one, without the line's end */
+        p->spec.normalizer = "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}";
     split_words(p);
 }
 
@@ -288,7 +290,8 @@ by_tokenizer *train_tokenizer_named(const char *asked, const char *const *files,
     if (base_dir_exists(asked) || base_file_exists(asked))
         return by_tokenizer_load(asked);
     base_fail(BY_ERR_IO,
-              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N, wordpiece:N and word:N",
+              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N, wordpiece:N and "
+              "word:N",
               asked);
     return NULL;
 }

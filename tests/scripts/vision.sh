@@ -1,0 +1,121 @@
+#!/bin/bash
+# vision.sh - looking into models of pictures, a teacher for DeiT, captions from the command line.
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+cd "$tmp" || exit 1
+
+octal() { printf '\\%03o' "$@"; }
+
+# idx NAME COUNT: IDX files of 8 x 8 pictures that are bright on the left or at the top, and their labels.
+idx() {
+    local pixels labels
+    pixels=$(awk -v n="$2" 'BEGIN {
+        srand(3)
+        for (i = 0; i < n; i++)
+            for (y = 0; y < 8; y++)
+                for (x = 0; x < 8; x++)
+                    printf "\\%03o", int(((i % 2 ? y < 4 : x < 4) ? 140 : 20) + 90 * rand())
+    }')
+    labels=$(awk -v n="$2" 'BEGIN { for (i = 0; i < n; i++) printf "\\%03o", i % 2 }')
+    # shellcheck disable=SC2059 # the escapes are the data
+    {
+        printf "$(octal 0 0 8 3 0 0 0 "$2" 0 0 0 8 0 0 0 8)$pixels" >"$1-images-idx3-ubyte"
+        printf "$(octal 0 0 8 1 0 0 0 "$2")$labels" >"$1-labels-idx1-ubyte"
+    }
+}
+idx train 240
+idx test 60
+
+# train OUT OPTIONS...
+train() {
+    local out=$1
+    shift
+    run train --data train-images-idx3-ubyte --eval-data test-images-idx3-ubyte --classes left,top --layers 2 --heads 2 --width 32 \
+        --patch 2 --batch-size 24 --learning-rate 3e-3 --threads 1 --quiet --json --out "$out" "$@"
+}
+accurate() { awk -F'"accuracy":' '{ split($2, a, ","); exit !(a[1] >= 0.95) }' out; }
+
+# ---- a teacher ---------------------------------------------------------------------------------------------------------------
+train teacher --model vit --max-steps 60
+check teacher-learns accurate
+student="--model deit --preset tiny-distilled --teacher teacher --save-steps 20 --flip 0.1 --lr-scheduler constant --warmup-steps 5"
+# shellcheck disable=SC2086 # several options
+{
+    train student $student --max-steps 60
+    check student-learns accurate
+    check two-heads grep -q DeiTForImageClassificationWithTeacher student/best/config.json
+    train torn $student --max-steps 20
+    train torn $student --max-steps 60
+    check student-continues cmp student/last/model.safetensors torn/last/model.safetensors
+    train soft $student --max-steps 60 --distillation soft
+    check soft-student-learns accurate
+    check soft-is-not-hard eval '! cmp -s student/last/model.safetensors soft/last/model.safetensors'
+    train soft $student --max-steps 80 --distillation hard
+    check another-teaching-is-another-run fails 1 distillation
+}
+train none --model vit --teacher teacher --max-steps 2
+check no-head-for-a-teacher fails 1 tiny-distilled
+train none --model deit --preset tiny-distilled --teacher nowhere --max-steps 2
+check no-such-teacher fails 2 nowhere
+train none --model deit --preset tiny-distilled --teacher teacher --classes a,b --max-steps 2
+check teacher-of-other-classes fails 1 'class 0'
+train none --model deit --preset tiny-distilled --teacher teacher --image-size 12 --max-steps 2
+check teacher-of-other-pictures fails 1 otherwise
+
+# ---- looking -----------------------------------------------------------------------------------------------------------------
+is_png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
+for what in positions filters; do
+    run attention teacher --show $what -o $what.png --threads 1
+    check draws-$what is_png $what.png
+    run attention teacher --show $what -o $what.svg --threads 1
+    check draws-$what-as-svg grep -q 'data:image/png' $what.svg
+    run attention teacher --show $what --json --threads 1
+    check prints-$what works '\['
+done
+cp positions.png one.png
+run attention teacher one.png -o look.png --threads 1
+check looks works '2 layers of 2 heads over 4 x 4 patches'
+run attention student one.png --pixel 3,5 --layer 1 -o look.svg --threads 1
+check looks-from-a-patch works '4 x 4 patches'
+check names-the-heads grep -q 'layer 1, head 1' look.svg
+run attention teacher one.png --json --threads 1
+check prints-the-rollout works '"rollout":\['
+run attention teacher one.png --pixel 8,0 --threads 1 -o look.png
+check no-such-pixel fails 1 8,0
+run attention teacher one.png --layer 2 --threads 1 -o look.png
+check no-such-layer fails 1 '2 layers'
+run attention teacher --threads 1 -o look.png
+check needs-a-picture fails 2 picture
+run attention teacher missing.png --threads 1 -o look.png
+check missing-picture fails 1 missing.png
+run attention teacher one.png --threads 1 -o look.gif
+check pages-end-in-svg-or-png fails 1 look.gif
+
+# ---- captions ----------------------------------------------------------------------------------------------------------------
+printf 'file\tcaption\npositions.png\tmany small squares\nfilters.png\ta few filters\nlook.svg.png\tan orange map\n' >pairs.tsv
+"$BANYAN" attention teacher one.png -o look.svg.png --threads 1 >/dev/null
+# captions OUT OPTIONS...
+captions() {
+    local out=$1
+    shift
+    run train --model vision-encoder-decoder --data pairs.tsv --eval-data pairs.tsv --image-size 16 --patch 4 --layers 1 \
+        --decoder-layers 1 --heads 2 --width 32 --batch-size 3 --learning-rate 5e-3 --lr-scheduler constant --warmup-steps 5 --save-steps 40 \
+        --flip 0.1 --threads 1 --workers 2 --quiet --json --out "$out" "$@"
+}
+captions told --max-steps 80
+check captions-are-learned works '"exact":1'
+captions broken --max-steps 40
+captions broken --max-steps 80
+check captions-continue cmp told/last/model.safetensors broken/last/model.safetensors
+run caption told filters.png positions.png --threads 1
+check captions-are-written works 'a few filters'
+run caption told filters.png --beams 3 --threads 1
+check captions-by-beams works 'a few filters'
+run attention told filters.png -o words.svg --threads 1
+check where-words-looked works '4 tokens over 4 x 4 patches'
+check words-are-titles grep -q '>filters<' words.svg
+run attention told filters.png --target "many small filters" --layer 0 --head 1 -o words.png --threads 1
+check words-that-are-given is_png words.png
+run attention told filters.png --json --threads 1
+check words-as-numbers works '"tokens":\["a","few","filters","</s>"\]'
+exit $failed
