@@ -104,6 +104,8 @@ BY_API by_status by_trainer_read(by_trainer *t, int count, double *losses, doubl
  * counted. */
 BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum, int64_t *count);
 
+/* The pass of the last micro-batch, to read what its loss returned; NULL before. */
+BY_API by_pass *by_trainer_trained(const by_trainer *t);
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
 

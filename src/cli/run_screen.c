@@ -51,9 +51,12 @@ static void show_evaluation(const by_report *r)
         base_buf_printf(&line, "  NSP/SOP accuracy %.1f%%", 100 * r->next_accuracy);
     for (int i = 0; i < r->n_metrics; i++)
         base_buf_printf(&line, "  %s %.4f", r->metrics[i].name, r->metrics[i].value);
+    char held_out[32] = "";
+    if (isfinite(r->eval_loss))
+        base_format(held_out, sizeof held_out, "  held-out %.4f", r->eval_loss);
     cli_progress_hide();
-    cli_note("step %lld  loss %.4f  held-out %.4f%s%s", (long long)r->step, r->loss, r->eval_loss,
-             line.data ? line.data : "", r->saved ? "  saved" : "");
+    cli_note("step %lld  loss %.4f%s%s%s", (long long)r->step, r->loss, held_out, line.data ? line.data : "",
+             r->saved ? "  saved" : "");
     base_buf_free(&line);
 }
 

@@ -8,15 +8,16 @@
 /* Metrics that rank models. Each task has one of them, the first that it reports. */
 static const struct {
     const char *key, *name, *label;
+    bool noisy; /* a value of every step, not of evaluations */
 } METRICS[] = {
-    {"eval_accuracy", "held-out accuracy", "accuracy (0 to 1)"},
-    {"eval_f1", "held-out F1", "F1 (0 to 1)"},
-    {"eval_micro_f1", "held-out micro F1", "micro F1 (0 to 1)"},
-    {"eval_pearson", "held-out Pearson's r", "Pearson's r (-1 to 1)"},
-    {"eval_perplexity", "held-out perplexity", "perplexity (per token)"},
-    {"eval_next_accuracy", "held-out accuracy of pairs", "accuracy (0 to 1)"},
-    {"eval_rewards/accuracies", "held-out accuracy of pairs", "accuracy (0 to 1)"},
-    {"reward", "mean reward", "reward"},
+    {"eval_accuracy", "held-out accuracy", "accuracy (0 to 1)", false},
+    {"eval_f1", "held-out F1", "F1 (0 to 1)", false},
+    {"eval_micro_f1", "held-out micro F1", "micro F1 (0 to 1)", false},
+    {"eval_pearson", "held-out Pearson's r", "Pearson's r (-1 to 1)", false},
+    {"eval_perplexity", "held-out perplexity", "perplexity (per token)", false},
+    {"eval_next_accuracy", "held-out accuracy of pairs", "accuracy (0 to 1)", false},
+    {"eval_rewards/accuracies", "held-out accuracy of pairs", "accuracy (0 to 1)", false},
+    {"reward", "mean reward", "reward", true},
 };
 
 void report_history_free(report_history *h)
@@ -108,7 +109,7 @@ report_curve report_history_curve(report_history *h, const char *title, const ch
     h->panels[0] = (report_curve_panel){h->unit, h->series, h->eval.count ? 2 : 1};
     if (h->kind > 0) {
         const int i = h->kind - 1;
-        h->series[2] = series_of(METRICS[i].name, &h->metric, true);
+        h->series[2] = series_of(METRICS[i].name, &h->metric, !METRICS[i].noisy);
         h->panels[1] =
             (report_curve_panel){h->percent && i == 1 ? "F1 (%)" : METRICS[i].label, h->series + 2, 1};
     }

@@ -181,7 +181,7 @@ static by_status write_events(train_log *l, const by_report *r, const scalar *li
 {
     for (int i = 0; i < n; i++)
         BY_TRY(report_events_scalar(l->events, r->step, list[i].tag, list[i].value));
-    return isfinite(r->eval_loss) ? report_events_flush(l->events) : BY_OK;
+    return r->evaluated ? report_events_flush(l->events) : BY_OK;
 }
 
 void train_log_write(train_log *l, const by_report *r)

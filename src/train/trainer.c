@@ -228,6 +228,11 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     return BY_OK;
 }
 
+by_pass *by_trainer_trained(const by_trainer *t)
+{
+    return t && t->recent ? by_passes_last(t->recent) : NULL;
+}
+
 by_pass *by_trainer_evaluated(const by_trainer *t)
 {
     return by_passes_last(t->eval);
