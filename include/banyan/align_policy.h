@@ -102,6 +102,7 @@ typedef struct by_policy_run {
     double missing_eos_penalty; /* subtracted from the score of an answer without an end */
     double kl_target;  /* adapt beta so that the divergence of an answer becomes this; 0: beta is fixed */
     double kl_horizon; /* answers in which it does; 0: 10000 */
+    bool greedy_eval;  /* evaluations take the likeliest answer; otherwise one sampled like the others */
     /* samples.jsonl in the run folder */
     int sample_every; /* steps; 0: 10, negative: never */
     int sample_count; /* answers each time; 0: 4 */

@@ -7,11 +7,97 @@
 
 /* What the options hold besides the by_policy_run of the spec. */
 typedef struct cli_policy_options {
-    int unused;
+    cli_list rewards, stops;
+    const char *weights, *format, *estimator;
+    double fallback;
+    int retries;
+    by_reward_source *sources; /* made by cli_policy_read, as are */
+    char **texts;              /* the stop strings */
 } cli_policy_options;
 
+/* clang-format off */
 /* Rows for `policy`, a by_policy_run, and `p`, a cli_policy_options, both members of the verb's options of this type; each row ends with a comma. */
-#define CLI_POLICY_ROWS(type, policy, p)
+#define CLI_POLICY_ROWS(type, policy, p)                                                                     \
+    {CLI_AT(type, p.rewards), .name = "reward", .letter = 'r', .value = "REWARD",                            \
+     .help = "exact, arithmetic, sorted, sorted:partial, json, regex:PATTERN, length:N, command:COMMAND or " \
+             "model:DIR; several add up", .group = "Rewards (ppo, grpo, rloo, reinforce)"},                  \
+    {CLI_AT(type, p.weights), .name = "reward-weights", .value = "W1,W2,...",                                \
+     .help = "weights of the rewards, in their order (default: 1 each)"},                                    \
+    {CLI_AT(type, policy.judging.label), .name = "reward-label", .value = "LABEL",                           \
+     .help = "model: the reward is the probability of this label"},                                          \
+    {CLI_AT(type, policy.judging.logit), .name = "reward-logits",                                            \
+     .help = "model: its log-odds instead of the probability"},                                              \
+    {CLI_AT(type, policy.judging.answer_alone), .name = "reward-answer-alone",                               \
+     .help = "model: read the answer without the prompt"},                                                   \
+    {CLI_AT(type, p.format), .name = "reward-format", .choices = "json|text", .preset = "json",              \
+     .help = "command: what it reads for each answer, a JSON object or a line of text"},                     \
+    {CLI_AT(type, policy.judging.processes), .name = "reward-processes", CLI_RANGE(1, 256),                  \
+     .help = "command: processes side by side (default: one per core, at most 4)"},                          \
+    {CLI_AT(type, policy.judging.seconds), .name = "reward-timeout", CLI_RANGE(0.001, 1e6),                  \
+     .help = "command: seconds for an answer (default: 10)"},                                                \
+    {CLI_AT(type, p.retries), .name = "reward-retries", CLI_RANGE(0, 1000), .preset = "2",                   \
+     .help = "command: attempts after a failed one, each with a new process"},                               \
+    {CLI_AT(type, p.fallback), .name = "reward-fallback", CLI_RANGE(-1e9, 1e9),                              \
+     .help = "command: reward after the last failed attempt (default: the run stops with an error)"},        \
+                                                                                                             \
+    {CLI_AT(type, policy.generations), .name = "num-generations", .alias = "generations", CLI_RANGE(1, 1e5), \
+     .help = "answers to each prompt (default: grpo: 8; rloo: 2; others: 1)",                                \
+     .group = "Answers (ppo, grpo, rloo, reinforce)"},                                                       \
+    {CLI_AT(type, policy.max_new_tokens), .name = "max-new-tokens", .alias = "max-completion-length",        \
+     CLI_MIN(1), .help = "longest answer in tokens (default: 512, ppo: 53; at most half of the context)"},   \
+    {CLI_AT(type, policy.temperature), .name = "temperature", CLI_RANGE(1e-3, 100),                          \
+     .help = "temperature of sampling (default: 1; ppo: 0.7)"},                                              \
+    {CLI_AT(type, policy.top_k), .name = "top-k", CLI_MIN(0), .preset = "0",                                 \
+     .help = "sample from the K likeliest tokens; 0: from all"},                                             \
+    {CLI_AT(type, policy.top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0",                            \
+     .help = "sample from the fewest tokens that reach this probability; 0: from all"},                      \
+    {CLI_AT(type, p.stops), .name = "stop", .value = "TEXT",                                                 \
+     .help = "an answer also ends after TEXT (\\n is a line break); may be repeated"},                       \
+    {CLI_AT(type, policy.greedy_eval), .name = "greedy-eval",                                                \
+     .help = "evaluate the likeliest answer of each prompt, not a sampled one"},                             \
+    {CLI_AT(type, policy.sample_every), .name = "sample-steps", CLI_RANGE(-1, 1e9),                          \
+     .help = "write answers to samples.jsonl every N steps (default: 10); -1: never"},                       \
+    {CLI_AT(type, policy.sample_count), .name = "sample-count", CLI_RANGE(1, 1e5),                           \
+     .help = "answers that are written each time (default: 4)"},                                             \
+                                                                                                             \
+    {CLI_AT(type, policy.loss), .name = "grpo-loss", .choices = "dapo|grpo|dr_grpo|bnpo|gspo",               \
+     .preset = "dapo", .help = "grpo: the loss", .group = "Updates (ppo, grpo, rloo, reinforce)"},           \
+    {CLI_AT(type, policy.scale), .name = "scale-rewards", .choices = "group|batch|none", .preset = "group",  \
+     .help = "grpo: advantages are divided by the deviation of the rewards of a prompt or of all"},          \
+    {CLI_AT(type, policy.updates), .name = "num-iterations", .alias = "ppo-epochs", CLI_RANGE(1, 64),        \
+     .help = "passes over the answers of a step (default: 1; ppo: 4)"},                                      \
+    {CLI_AT(type, policy.minibatches), .name = "num-minibatches", CLI_RANGE(1, 1e4), .preset = "1",          \
+     .help = "updates in each pass"},                                                                        \
+    {CLI_AT(type, policy.epsilon_low), .name = "epsilon", CLI_RANGE(1e-6, 1e6),                              \
+     .help = "ratios are clipped to 1 - E and 1 + E (default: 0.2)"},                                        \
+    {CLI_AT(type, policy.epsilon_high), .name = "epsilon-high", CLI_RANGE(1e-6, 1e6),                        \
+     .help = "E of the upper end (default: that of --epsilon; DAPO's authors: 0.28)"},                       \
+    {CLI_AT(type, policy.mask_truncated), .name = "mask-truncated",                                          \
+     .help = "learn nothing from answers that were cut at --max-new-tokens"},                                \
+    {CLI_AT(type, policy.value_model), .name = "value-model", .value = "DIR",                                \
+     .help = "ppo: model that the critic starts from (default: MODEL), with a new head unless it has one "   \
+             "number"},                                                                                      \
+    {CLI_AT(type, policy.value_rate), .name = "value-learning-rate", CLI_RANGE(0, 100),                      \
+     .help = "ppo: learning rate of the critic (default: that of the policy)"},                              \
+    {CLI_AT(type, policy.value_weight), .name = "vf-coef", CLI_RANGE(1e-9, 1e6),                             \
+     .help = "ppo: weight of the critic's loss (default: 0.1)"},                                             \
+    {CLI_AT(type, policy.value_clip), .name = "value-clip", CLI_RANGE(1e-6, 1e9),                            \
+     .help = "ppo: values are clipped to the old ones plus or minus this (default: 0.2)"},                   \
+    {CLI_AT(type, policy.gamma), .name = "discount", CLI_RANGE(1e-6, 1),                                     \
+     .help = "ppo: discount of later rewards, gamma (default: 1)"},                                          \
+    {CLI_AT(type, policy.lambda), .name = "gae-lambda", CLI_RANGE(1e-6, 1),                                  \
+     .help = "ppo: lambda of the advantages (default: 0.95)"},                                               \
+    {CLI_AT(type, policy.whiten_rewards), .name = "whiten-rewards",                                          \
+     .help = "ppo: scale the rewards of tokens to variance 1"},                                              \
+    {CLI_AT(type, p.estimator), .name = "kl-estimator", .choices = "k1|k3", .preset = "k1",                  \
+     .help = "ppo: estimate of the divergence in the rewards"},                                              \
+    {CLI_AT(type, policy.missing_eos_penalty), .name = "missing-eos-penalty", CLI_RANGE(0, 1e9),             \
+     .preset = "0", .help = "ppo: subtracted from the reward of an answer without an end"},                  \
+    {CLI_AT(type, policy.kl_target), .name = "kl-target", CLI_RANGE(0, 1e9), .preset = "0",                  \
+     .help = "ppo: adapt --beta until the divergence of an answer is this many nats; 0: --beta is fixed"},   \
+    {CLI_AT(type, policy.kl_horizon), .name = "kl-horizon", CLI_RANGE(1, 1e12),                              \
+     .help = "ppo: answers in which --beta adapts (default: 10000)"},
+/* clang-format on */
 
 /* Completes the spec from the options. False: an error has been shown. */
 bool cli_policy_read(cli_policy_options *o, const cli_args *args, by_policy_run *out);

@@ -162,7 +162,7 @@ static int print_json(const align_options *o, const by_align_result *r)
     cJSON_AddNumberToObject(j, "seconds", r->seconds);
     cJSON_AddNumberToObject(j, "state_bytes", (double)r->state_bytes);
     cJSON_AddNumberToObject(j, "activation_bytes", (double)r->activation_bytes);
-    if (r->evaluated)
+    if (r->evaluated && isfinite(r->eval_loss))
         cli_json_number(j, "loss", r->eval_loss);
     for (int i = 0; i < r->n_metrics; i++)
         cli_json_number(j, r->metrics[i].name, r->metrics[i].value);
@@ -179,7 +179,7 @@ static int print_result(const align_options *o, const by_align_result *r)
         cli_note_finished(o->run.out, r->steps);
     printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
-    if (r->evaluated)
+    if (r->evaluated && isfinite(r->eval_loss))
         printf(": loss %.4f", r->eval_loss);
     printf("\n");
     for (int i = 0; i < r->n_metrics; i++)

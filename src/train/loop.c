@@ -314,6 +314,8 @@ by_status train_loop_run(train_loop *l)
         if (l->spec.cancelled && l->spec.cancelled(l->spec.user))
             return cancel(l);
         by_status s = start_step(l);
+        if (s == BY_ERR_CANCELLED) /* before it has changed anything */
+            return cancel(l);
         if (s != BY_OK && pending(l) > 0)
             BY_TRY(complete(l)); /* the steps before it were in order */
         BY_TRY(s);

@@ -23,7 +23,8 @@ typedef struct train_work {
 } train_work;
 
 typedef struct train_client {
-    /* Start step `step`, counted from 0, without waiting for the device. */
+    /* Start step `step`, counted from 0, without waiting for the device. BY_ERR_CANCELLED: nothing has changed; the run is saved as
+     * it was before. */
     by_status (*step)(void *self, int64_t step, double rate, train_work *work);
     /* Losses and gradient norms of the last `count` steps, the oldest first; waits for them. */
     by_status (*read)(void *self, int count, double *losses, double *norms);
