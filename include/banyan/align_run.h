@@ -27,7 +27,9 @@ typedef enum by_align_method {
     BY_ALIGN_REINFORCE,
     BY_ALIGN_METHODS
 } by_align_method;
-BY_API const char *by_align_name(by_align_method method); /* "sft", ... */
+/* Returns the name of a method: "sft", "dpo". "?" for a number that is none. */
+BY_API const char *by_align_name(by_align_method method);
+/* Finds a method by name. Returns false, and leaves *out, if there is none. */
 BY_API bool by_align_find(const char *name, by_align_method *out);
 BY_API const char *by_align_loss_unit(by_align_method method); /* of losses: "nats per token", ... */
 
