@@ -104,6 +104,24 @@ static void test_damage(void **state)
     by_image_free(m);
 }
 
+/* A GIF of one pixel is read; one with codes of any other number of bits than LZW has is refused. */
+static void test_gif_codes(void **state)
+{
+    (void)state;
+    uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1, 0, 0x80, 0, 0, 10,   20, 30, 40, 50,
+                     60,  ',', 0,   0,   0,   0,   1, 0, 1, 0, 0,    2, 2, 0x4c, 1,  0,  ';'};
+    by_image *m = by_image_decode(gif, sizeof gif, NULL);
+    assert_non_null(m);
+    assert_memory_equal(m->pixels, "\x28\x32\x3c", 3);
+    by_image_free(m);
+    for (int bits = 0; bits < 256; bits++) {
+        gif[29] = (uint8_t)bits;
+        m = by_image_decode(gif, sizeof gif, NULL);
+        assert_true(m ? bits >= 1 && bits <= 8 : base_error_status() == BY_ERR_FORMAT);
+        by_image_free(m);
+    }
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -278,11 +296,11 @@ static void test_processor_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_crop),           cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_bad_processors), cmocka_unit_test(test_saved_processor),
-        cmocka_unit_test(test_processor_size),
+        cmocka_unit_test(test_write_and_read),  cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_gif_codes),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_resize),          cmocka_unit_test(test_crop),
+        cmocka_unit_test(test_processor),       cmocka_unit_test(test_bad_processors),
+        cmocka_unit_test(test_saved_processor), cmocka_unit_test(test_processor_size),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

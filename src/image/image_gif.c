@@ -136,9 +136,10 @@ static by_status inflate_indices(lzw *z, uint8_t *out, size_t count)
 {
     if (!has(z->r, 1))
         return fail_truncated();
-    const int depth = *z->r->at++, clear = 1 << depth;
+    const int depth = *z->r->at++;
     if (depth < 1 || depth > 8)
         return base_fail(BY_ERR_FORMAT, "LZW codes of %d bits", depth);
+    const int clear = 1 << depth;
     int width = depth + 1, next = clear + 2, previous = NONE;
     for (size_t done = 0; done < count;) {
         const int code = next_code(z, width);
