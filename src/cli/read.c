@@ -155,7 +155,7 @@ static bool interrupted(void *user)
 static by_status open_reader(cli_reading *r, const char *path, const char *dir)
 {
     by_pictures p;
-    if (by_model_pictures(r->model, &p))
+    if (gen_reads_pictures(r->model, &p))
         r->processor = gen_processor_open(r->model, dir);
     else
         r->tokenizer = cli_tokenizer(path);

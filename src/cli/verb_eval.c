@@ -7,6 +7,7 @@
 #include "cli/cache_options.h"
 #include "cli/common.h"
 #include "cli/eval_pictures.h"
+#include "infer/picture_passes.h"
 #include "cli/eval_perplexity.h"
 #include "cli/eval_texts.h"
 #include "cli/picture_options.h"
@@ -462,7 +463,7 @@ static int evaluate(evaluation *e, const char *model)
     by_canvas canvas;
     if (by_model_canvas(e->model, &canvas) && by_model_task(e->model) == BY_TASK_LM)
         return evaluate_pixels(e);
-    if (by_model_pictures(e->model, &reads))
+    if (gen_reads_pictures(e->model, &reads))
         return evaluate_pictures(e);
     if (!texts && strcmp(task_of(e), "lm") == 0)
         return evaluate_perplexity(e, model);

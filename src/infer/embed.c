@@ -94,10 +94,10 @@ static by_status read_modules(by_embedder *e, const char *dir)
 static by_status open_readers(by_embedder *e, const char *dir)
 {
     by_pictures p;
-    const bool pictures = by_model_pictures(e->model, &p);
+    const bool pictures = gen_reads_pictures(e->model, &p), colours = pictures && !p.channels;
     if (pictures && !(e->processor = gen_processor_open(e->model, dir)))
         return base_error_status();
-    if (by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))
+    if (!colours && by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))
         return base_error_status();
     return BY_OK;
 }
@@ -116,9 +116,9 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
     if (spec->pooling != BY_POOLING_DEFAULT)
         e->pooling = spec->pooling;
     else if (e->pooling == BY_POOLING_DEFAULT)
-        e->pooling = e->processor                    ? BY_POOLING_CLS
-                     : by_model_reads_last(e->model) ? BY_POOLING_LAST
-                                                     : BY_POOLING_MEAN;
+        e->pooling = e->processor && !by_processor_colours(e->processor) ? BY_POOLING_CLS
+                     : by_model_reads_last(e->model)                     ? BY_POOLING_LAST
+                                                                         : BY_POOLING_MEAN;
     if (spec->normalize)
         e->normalize = spec->normalize > 0;
     if (spec->limit > 0)

@@ -17,7 +17,7 @@ static by_status add_weights(void *user, by_batch *b)
 {
     by_embedder *e = ((embedding *)user)->e;
     by_pictures p;
-    by_model_pictures(e->model, &p);
+    gen_reads_pictures(e->model, &p);
     const int patches = b->seq - p.tokens;
     if (e->pooling == BY_POOLING_MAX)
         return BY_OK;

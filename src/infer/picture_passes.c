@@ -38,6 +38,17 @@ by_processor *gen_processor_open(const by_model *m, const char *dir)
         &(by_processor_spec){.channels = p.channels, .height = p.height, .width = p.width});
 }
 
+bool gen_reads_pictures(const by_model *m, by_pictures *out)
+{
+    by_canvas canvas;
+    if (by_model_pictures(m, out))
+        return true;
+    if (!by_model_canvas(m, &canvas) || !canvas.palette)
+        return false;
+    *out = (by_pictures){.height = canvas.height, .width = canvas.width, .patch = 1};
+    return true;
+}
+
 /* ---- preparing, on any thread ------------------------------------------------------------------- */
 
 static by_status prepare(void *user, int64_t item, int slot, int k)

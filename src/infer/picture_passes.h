@@ -10,6 +10,9 @@
  * NULL on failure. */
 by_processor *gen_processor_open(const by_model *m, const char *dir);
 
+/* What pictures a model reads: of patches, or as one colour of a palette for each position (channels 0, patch 1). False: it reads none. */
+bool gen_reads_pictures(const by_model *m, by_pictures *out);
+
 /* Prepared pictures of one size, of which the first is number `first` of the call. */
 typedef struct gen_picture_pack {
     int first, count, channels, height, width;

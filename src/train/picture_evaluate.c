@@ -322,11 +322,13 @@ static by_status check_model(const by_model *m, const by_processor *p)
 {
     by_pictures reads;
     const by_task task = by_model_task(m);
-    if (!by_model_pictures(m, &reads) ||
+    if (!gen_reads_pictures(m, &reads) ||
         (task != BY_TASK_CLASSIFY && task != BY_TASK_SEQ2SEQ && task != BY_TASK_CONTRAST))
         return base_fail(BY_ERR_ARGUMENT, "a %s neither classifies pictures nor reads captions",
                          by_model_class(m));
-    if (by_processor_channels(p) != reads.channels)
+    if (!reads.channels && !by_processor_colours(p))
+        return base_fail(BY_ERR_FORMAT, "preprocessor_config.json of a %s has no palette", by_model_class(m));
+    if (reads.channels && by_processor_channels(p) != reads.channels)
         return base_fail(BY_ERR_ARGUMENT,
                          "the model reads %d channels, and preprocessor_config.json makes %d", reads.channels,
                          by_processor_channels(p));
@@ -350,7 +352,7 @@ static by_status evaluate(by_model *m, const by_processor *p, const by_picture_s
                           by_image_result *out)
 {
     by_pictures reads;
-    by_model_pictures(m, &reads);
+    gen_reads_pictures(m, &reads);
     const int64_t count = by_picture_set_count(set);
     train_picture_source source = {.part = {.pictures = set, .count = count, .whole = true},
                                    .processor = p,

@@ -41,7 +41,9 @@ static by_image *augment(const train_picture_source *s, const by_image *m, const
     return out;
 }
 
-static by_status prepare(const train_picture_source *s, int64_t example, uint64_t epoch, float *out)
+/* Writes the values of a picture, or with a palette its colours. */
+static by_status prepare(const train_picture_source *s, int64_t example, uint64_t epoch, float *out,
+                         int32_t *colours)
 {
     const by_picture_set *set = s->part.pictures;
     const by_augment_key key = {s->seed, epoch, (uint64_t)example};
@@ -54,8 +56,9 @@ static by_status prepare(const train_picture_source *s, int64_t example, uint64_
         return m ? base_fail_context("%s", name)
                  : base_error_status(); /* a file that was not read is named */
     }
-    by_status status = by_processor_values(s->processor, ready, out);
-    if (status == BY_OK && s->trains)
+    by_status status = colours ? by_processor_encode(s->processor, ready, colours)
+                               : by_processor_values(s->processor, ready, out);
+    if (status == BY_OK && s->trains && !colours)
         by_augment_erase(&s->augment, out, by_processor_channels(s->processor), s->height, s->width, &key);
     by_image_free(ready);
     return status;
@@ -88,15 +91,19 @@ static by_status prepare_part(void *user, int64_t item, int slot, int k)
     for (int r = begin; r < end; r++) {
         const int64_t i = item * s->batch + r;
         float *out = p->pixels[slot] + (size_t)r * p->plane;
+        int32_t *colours =
+            p->colours ? p->tokens[slot] + (size_t)r * (size_t)s->height * (size_t)s->width : NULL;
         uint64_t epoch;
         if (!s->trains && i >= s->part.count) { /* fills up the last batch */
             memset(out, 0, p->plane * sizeof *out);
+            if (colours)
+                memset(colours, 0, (size_t)s->height * (size_t)s->width * sizeof *colours);
             put_targets(p, slot, r, -1);
             continue;
         }
         const int64_t example = example_at(s, i, &epoch);
         put_targets(p, slot, r, example);
-        BY_TRY(prepare(s, example, epoch, out));
+        BY_TRY(prepare(s, example, epoch, out, colours));
     }
     return BY_OK;
 }
@@ -126,12 +133,13 @@ static by_status allocate(train_pictures *p, int slots)
                          s->width, s->height);
     const bool pairs = s->task != BY_TASK_CLASSIFY;
     const size_t cells = batch * (size_t)(pairs ? s->length : 1);
+    const size_t tokens = pairs ? cells : p->colours ? batch * row : 0;
     for (int i = 0; i < slots; i++) {
         p->pixels[i] = base_alloc(bytes);
         p->labels[i] = base_alloc(cells * sizeof *p->labels[i]);
-        p->tokens[i] = pairs ? base_alloc(cells * sizeof *p->tokens[i]) : NULL;
+        p->tokens[i] = tokens ? base_alloc(tokens * sizeof *p->tokens[i]) : NULL;
         p->shares[i] = p->soft ? base_alloc(batch * (size_t)s->classes * sizeof(float)) : NULL;
-        if (!p->pixels[i] || !p->labels[i] || (p->soft && !p->shares[i]) || (pairs && !p->tokens[i]))
+        if (!p->pixels[i] || !p->labels[i] || (p->soft && !p->shares[i]) || (tokens && !p->tokens[i]))
             return BY_ERR_MEMORY;
     }
     return BY_OK;
@@ -144,6 +152,7 @@ by_status train_pictures_open(train_pictures *p, const train_picture_source *sou
     *p = (train_pictures){.source = *source,
                           .soft = source->task == BY_TASK_CLASSIFY && source->trains &&
                                   (a->mixup > 0 || a->cutmix > 0 || source->label_smoothing > 0),
+                          .colours = by_processor_colours(source->processor) > 0,
                           .parts = BY_MIN(source->batch, BY_MAX(4 * threads, 1))};
     BY_TRY(allocate(p, threads > 0 ? TRAIN_PICTURE_SLOTS : 1));
     p->ahead = base_prefetch_new(&(base_prefetch_spec){.threads = threads,
@@ -172,7 +181,8 @@ void train_pictures_close(train_pictures *p)
 static by_batch batch_of(const train_pictures *p, const by_model *m, int slot)
 {
     const train_picture_source *s = &p->source;
-    by_batch b = by_batch_of_pictures(m, s->batch, s->height, s->width, p->pixels[slot]);
+    by_batch b = p->colours ? by_batch_of(s->batch, s->height * s->width, p->tokens[slot])
+                            : by_batch_of_pictures(m, s->batch, s->height, s->width, p->pixels[slot]);
     if (s->task != BY_TASK_CLASSIFY) {
         b.seq = s->length;
         by_batch_put_tokens(&b, "tokens", p->tokens[slot]);

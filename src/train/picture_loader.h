@@ -33,6 +33,7 @@ typedef struct train_pictures {
     int parts;
     base_prefetch *ahead;
     float *pixels[TRAIN_PICTURE_SLOTS], *shares[TRAIN_PICTURE_SLOTS];
+    bool colours; /* pictures are colours of a palette: tokens (batch, height * width) in place of pixels */
     int32_t *labels[TRAIN_PICTURE_SLOTS],
         *tokens[TRAIN_PICTURE_SLOTS]; /* of pairs: targets and tokens (batch, length) */
     double waited;                    /* seconds, for all batches so far */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/file.h"
+#include "infer/picture_passes.h"
 #include "model/model.h"
 
 /* ---- the client ------------------------------------------------------------------------------ */
@@ -168,7 +169,7 @@ static void describe(const train_picture_run *r)
     const by_run_spec *s = &r->spec;
     by_pictures reads;
     char kinds[80];
-    by_model_pictures(r->model, &reads);
+    gen_reads_pictures(r->model, &reads);
     if (r->tokenizer)
         base_format(kinds, sizeof kinds, " with captions of up to %d tokens of %d", r->length,
                     by_tokenizer_vocab_size(r->tokenizer));

@@ -224,7 +224,7 @@ static by_status open_model(train_picture_run *r)
     by_pictures reads;
     if (!m)
         return base_error_status();
-    by_model_pictures(m, &reads);
+    gen_reads_pictures(m, &reads);
     r->task = task_of(m);
     spec.task = r->task;
     by_status s = open_data(r, reads.channels);
@@ -257,7 +257,7 @@ by_status train_picture_load(void *self, const char *dir)
     if (!r->model)
         return base_error_status();
     by_pictures reads;
-    by_model_pictures(r->model, &reads);
+    gen_reads_pictures(r->model, &reads);
     r->task = task_of(r->model);
     BY_TRY(open_data(r, reads.channels));
     if (r->task != BY_TASK_CLASSIFY && !(r->tokenizer = by_tokenizer_load(dir)))
@@ -310,13 +310,29 @@ static by_status fill_defaults(train_picture_run *r)
     return BY_OK;
 }
 
+/* A model of colours cannot see a blend of two pictures, or noise that is no picture. */
+static by_status check_colours(const train_picture_run *r, const by_pictures *reads)
+{
+    const by_augment *a = &r->spec.images.augment;
+    if (by_processor_colours(r->processor) == 0)
+        return reads->channels ? BY_OK
+                               : base_fail(BY_ERR_FORMAT, "preprocessor_config.json of a %s has no palette",
+                                           by_model_class(r->model));
+    if (a->mixup > 0 || a->cutmix > 0 || a->erase > 0)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a %s reads colours of a palette: there is no mixup, cutmix or erasing for it",
+                         by_model_class(r->model));
+    return BY_OK;
+}
+
 static by_status choose_sources(train_picture_run *r)
 {
     const by_run_spec *s = &r->spec;
     by_pictures reads;
     train_picture_source *a = &r->source;
-    if (!by_model_pictures(r->model, &reads))
+    if (!gen_reads_pictures(r->model, &reads))
         return base_fail(BY_ERR_ARGUMENT, "a %s reads no pictures", by_model_class(r->model));
+    BY_TRY(check_colours(r, &reads));
     *a = (train_picture_source){.part = r->train,
                                 .processor = r->processor,
                                 .height = reads.height,
@@ -341,6 +357,10 @@ static by_status choose_sources(train_picture_run *r)
         return base_fail(BY_ERR_ARGUMENT,
                          "pictures of %d x %d pixels are not a whole number of patches of %d", a->width,
                          a->height, reads.patch);
+    if (!reads.channels && a->height * a->width > by_model_context(r->model))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "pictures of %d x %d pixels are more than the %d that the model reads", a->width,
+                         a->height, by_model_context(r->model));
     r->eval_source = *a;
     r->eval_source.part = r->held;
     r->eval_source.trains = false;

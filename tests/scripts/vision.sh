@@ -62,6 +62,24 @@ check teacher-of-other-classes fails 1 'class 0'
 train none --model deit --preset tiny-distilled --teacher teacher --image-size 12 --max-steps 2
 check teacher-of-other-pictures fails 1 otherwise
 
+# ---- a linear probe ----------------------------------------------------------------------------------------------------------
+run train --model imagegpt --data train-images-idx3-ubyte --colours 8 --layers 2 --heads 2 --width 32 --batch-size 8 --max-steps 20 \
+    --threads 1 --quiet --out igpt
+check pixels-are-learned works steps
+run finetune igpt --task image-classify --data train-images-idx3-ubyte --eval test-images-idx3-ubyte --freeze body --max-steps 60 \
+    --learning-rate 0.05 --batch-size 24 --flip 0.1 --workers 2 --threads 1 --quiet --json --out probe
+check probe-learns accurate
+check probe-trains-the-head-alone eval 'grep -q "\"trained_parameters\":96," out'
+check probe-is-a-classifier grep -q ImageGPTForImageClassification probe/config.json
+run eval probe test-images-idx3-ubyte --threads 1
+check probe-evaluates works '^accuracy '
+run classify probe test-images-idx3-ubyte --threads 1
+check probe-classifies [ "$(wc -l <out)" -eq 60 ]
+run embed igpt test-images-idx3-ubyte --threads 1
+check features-of-pixels [ "$(awk 'NF == 32' out | wc -l)" -eq 60 ]
+run finetune igpt --task image-classify --data train-images-idx3-ubyte --mixup 1 --max-steps 2 --threads 1 --quiet --out blend
+check colours-do-not-blend fails 1 mixup
+
 # ---- looking -----------------------------------------------------------------------------------------------------------------
 is_png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ]; }
 for what in positions filters; do
