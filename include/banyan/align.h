@@ -180,21 +180,45 @@ BY_API double by_value_clipped(const float *values, const float *old_values, con
 
 /* ---- distillation ------------------------------------------------------------------------------ */
 
-/* The student learns the distributions of a teacher of the same vocabulary (Hinton et al. 2015), the direction of its last hidden states
- * (Sanh et al. 2019) and the task. The teacher is built into the same program, and nothing of the size of the vocabulary
- * leaves the device; with teacher NULL the batch has "teacher_logits" (B, T, V) and "teacher_hidden" (B, T, C), f32. Also reads
- * "mask", and "soft_mask" (B, T) i32 if the batch has it: positions whose distributions count, otherwise those of the mask. */
+/* A student learns what a teacher of the same vocabulary computes (docs/DISTIL.md has the equations). The teacher is built into the same
+ * program, and nothing of the size of the vocabulary leaves the device; with teacher NULL the batch has "teacher_logits" of the shape of
+ * the logits (of BY_TASK_ANSWER also "teacher_second") and "teacher_hidden" (B, T, C), f32. Members are weights of terms unless they
+ * say otherwise; a term of weight 0 is not computed.
+ *
+ * Distributions are compared as the task has them: softmax over tokens or labels, a sigmoid for each of many labels, squared
+ * error for regression. Reads "mask"; "soft_mask" (B, T) i32 if the batch has it: positions whose distributions count, otherwise
+ * those of the mask, of an encoder-decoder those with targets, and with "pick" the picked ones with targets. A teacher that
+ * tells segments apart reads "teacher_segments" (B, T) i32 where the student reads no "segments". */
 typedef struct by_distill_spec {
     const by_model *teacher;
-    double temperature;      /* of both distributions; 0: 2. Their divergence is multiplied by its square */
-    double soft;             /* weight of the divergence */
-    double task;             /* weight of by_model_loss; with 0 the batch needs no targets */
-    double cosine;           /* weight of 1 - cos of the last hidden states, of one width */
-    double hidden;           /* weight of their mean squared error */
+    double
+        temperature; /* no weight: of both distributions; 0: 2. Their divergence is multiplied by its square */
+    double soft;     /* the divergence of the distributions (Hinton et al. 2015) */
+    double task;     /* by_model_loss; with 0 the batch needs no targets */
+    double cosine;   /* 1 - cos of the last hidden states (Sanh et al. 2019) */
+    double hidden;   /* their mean squared error */
     const by_model *student; /* for by_model_loss */
+    /* Inside of the models. Those that read scores need by_pass_spec.scores, `layers` needs by_pass_spec.hidden. */
+    double
+        layers; /* mean squared error of hidden states: of the embeddings, and of every layer (Jiao et al. 2020) */
+    double
+        attention; /* mean squared error of the scores of every layer's attention before the softmax (Jiao et al. 2020) */
+    double
+        relations; /* divergences of the last layer's attention and of the products of its values (Wang et al. 2020) */
+    const int *map;        /* the layer of the teacher, from 1, for each of the student's; NULL: evenly */
+    by_params *projection; /* by_distill_projection, where widths differ; NULL: they are the same */
+    /* Vectors of texts: sums of the last hidden states with the weights "pool_weights" (B, T) f32 */
+    double vector_cosine;     /* 1 - cos */
+    double vector_error;      /* mean squared error, of one width or with the projection */
+    double vector_similarity; /* mean squared error of the cosines of all pairs of a batch, of any widths */
 } by_distill_spec;
-/* Also returns the terms without their weights: "soft_loss", "task_loss", "cosine_loss", "hidden_loss". */
+/* Also returns the terms without their weights: "soft_loss", "task_loss", "cosine_loss", "hidden_loss", "layers_loss",
+ * "attention_loss", "relations_loss", "vector_cosine_loss", "vector_error_loss", "vector_similarity_loss". */
 BY_API by_tensor *by_distill_loss(void *spec, by_graph *g, by_model_io *io);
+
+/* A linear map from the student's hidden states to the width of the teacher's, which learns with the student (by_update) and is thrown
+ * away afterwards. Its initial values follow from the seed. NULL on failure. */
+BY_API by_params *by_distill_projection(const by_model *student, const by_model *teacher, uint64_t seed);
 
 #ifdef __cplusplus
 }

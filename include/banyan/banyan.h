@@ -17,6 +17,7 @@
 #include "banyan/adapter.h"
 #include "banyan/align.h"
 #include "banyan/align_run.h"
+#include "banyan/distill.h"
 #include "banyan/model.h"
 #include "banyan/model_io.h"
 #include "banyan/pass.h"

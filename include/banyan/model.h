@@ -44,26 +44,29 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest preset */
     int layers, heads, width, context, inner;
     int vocab;
-    int target_vocab;      /* of encoder-decoders that have another for what they write; 0: they share one */
-    int languages;         /* of families that know them */
-    double dropout;        /* negative: the architecture's default */
-    int decoder_layers;    /* of encoder-decoders; 0: as many as `layers` */
-    bool pre_norm;         /* norms before the sub-layers, of families that have the choice */
-    int kv_heads;          /* key/value heads, of families that share them among query heads */
-    const char *attention; /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention:
+    int target_vocab;   /* of encoder-decoders that have another for what they write; 0: they share one */
+    int languages;      /* of families that know them */
+    double dropout;     /* negative: the architecture's default */
+    int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
+    bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
+    int kv_heads;       /* key/value heads, of families that share them among query heads */
+    const char *
+        attention; /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention:
                               "additive", "dot", "general", "concat", or "none" */
-    const char *cell;      /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
+    const char *cell;           /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
-    int memory;      /* positions remembered from earlier segments, of families that have a memory */
-    int hash_rounds; /* rounds of hashing, of families that attend within buckets */
-    const char *distribution;            /* models of pixels: "categorical", "dmol" */
-    const char *coordinates;             /* "sinusoidal", "learned" */
-    int mixtures;                        /* components of "dmol" */
-    int block_rows, block_columns;       /* query blocks of local attention over pictures; "1d": only columns, the length, */
-    int memory_rows, memory_columns;     /* and the memory around them; negative: none, 0: as in the preset */
-    int image, patch, channels; /* of families that read pictures: side of a picture, side of a patch, channels */
-    double drop_path;           /* of families that read pictures: stochastic depth of the last layer */
+    int memory;               /* positions remembered from earlier segments, of families that have a memory */
+    int hash_rounds;          /* rounds of hashing, of families that attend within buckets */
+    const char *distribution; /* models of pixels: "categorical", "dmol" */
+    const char *coordinates;  /* "sinusoidal", "learned" */
+    int mixtures;             /* components of "dmol" */
+    int block_rows,
+        block_columns; /* query blocks of local attention over pictures; "1d": only columns, the length, */
+    int memory_rows, memory_columns; /* and the memory around them; negative: none, 0: as in the preset */
+    int image, patch,
+        channels;     /* of families that read pictures: side of a picture, side of a patch, channels */
+    double drop_path; /* of families that read pictures: stochastic depth of the last layer */
 } by_model_shape;
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
@@ -75,6 +78,12 @@ BY_API by_model *by_model_open(by_device *d, const char *dir, const by_model_spe
 /* Creates a model with initial values. family is "gpt2", "openai-gpt", ... Returns NULL on failure. */
 BY_API by_model *by_model_new(by_device *d, const char *family, const by_model_shape *shape,
                               const by_model_spec *spec);
+/* Makes a model of some layers of another, counted from 0, in the order given, and of everything else that it has: embeddings, head,
+ * labels. Of an encoder-decoder, both halves keep these layers. Of spec, the members on types and training count. Returns NULL on
+ * failure, and for families whose layers differ in more than their values. */
+BY_API by_model *by_model_cut(const by_model *m, const int *layers, int count, const by_model_spec *spec);
+/* Chooses `count` of `of` layers, evenly, the first and the last among them: 0, 2, 4, 7, 9, 11 are 6 of 12. One is the last. */
+BY_API void by_layers_even(int of, int count, int *out);
 BY_API void by_model_free(by_model *m);
 
 /* Writes config.json, model.safetensors and, for a model that generates, generation_config.json into dir,
@@ -148,7 +157,8 @@ BY_API bool by_model_is_limited(const by_model *m); /* true if no text can be lo
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
-BY_API int by_model_projection(const by_model *m); /* width of the space that texts and pictures share; 0: none */
+BY_API int by_model_projection(
+    const by_model *m); /* width of the space that texts and pictures share; 0: none */
 BY_API int by_model_segments(const by_model *m); /* number of segments or languages; 0: none */
 /* Number of languages if segments are languages; otherwise 0. */
 BY_API int by_model_languages(const by_model *m);

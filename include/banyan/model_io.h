@@ -115,6 +115,8 @@ typedef struct by_input_info {
  *   pooled          (B, C)         for models that have a pooler
  *   hidden          (B, T, C)      after the embedding and after each block, if want_hidden
  *   attention       (B, H, T, T)   for each layer, if want_attention
+ *   scores, values  (B, H, T, T), (B, H, T, D)   of self-attention before its softmax, without masks and biases, for
+ *                                  each layer, if want_scores; families with patterns of their own have none
  *   memory          (B, S, C)      output of the encoder
  *   source_hidden, source_attention, cross_attention   the same for the encoder and for cross-attention
  *   text_embeds, image_embeds (B, E)  vectors of length 1, for models of both
@@ -128,7 +130,7 @@ typedef struct by_model_io {
     float label_smoothing; /* in the loss of token logits */
     by_cache *cache;       /* decoding; NULL otherwise */
     by_stream *stream;     /* the texts go on from earlier segments; NULL: they begin here */
-    bool want_hidden, want_attention;
+    bool want_hidden, want_attention, want_scores;
     by_ports inputs, outputs;
 } by_model_io;
 

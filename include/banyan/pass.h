@@ -66,6 +66,7 @@ typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io);
 typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
     bool hidden, attention; /* make them readable */
+    bool scores;            /* a loss of the caller's reads them (by_model_io) */
     bool loss_alone;        /* of a forward pass, only the loss is read: not the logits, nor other outputs */
     bool recompute;
     float label_smoothing; /* see by_loss_spec */

@@ -69,6 +69,7 @@ typedef struct by_trainer_spec {
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
     by_loss_fn loss;       /* replaces the model's own loss in training, not in evaluations; or NULL */
     void *loss_user;
+    bool hidden, scores; /* outputs that this loss reads: see by_pass_spec */
     bool many_shapes; /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
     bool streams;     /* every micro-batch of a step has its own stream */

@@ -135,3 +135,24 @@ by_device *cli_device(const char *name, int threads)
 {
     return by_device_open(name, threads);
 }
+
+by_status cli_list_split(cli_list *out, const char *const *items, int count)
+{
+    *out = (cli_list){0};
+    for (int i = 0; i < count; i++)
+        for (const char *p = items[i], *end; p; p = end ? end + 1 : NULL) {
+            end = base_file_exists(items[i]) ? NULL : strchr(p, ',');
+            const char **more = base_resize(out->items, (size_t)out->count + 1, sizeof *more);
+            char *item = more ? base_sprintf("%.*s", (int)(end ? end - p : (ptrdiff_t)strlen(p)), p) : NULL;
+            out->items = more ? more : out->items;
+            if (!item)
+                return BY_ERR_MEMORY;
+            out->items[out->count++] = item;
+        }
+    return BY_OK;
+}
+
+void cli_list_free(cli_list *l)
+{
+    base_paths_free((char **)l->items, l->count);
+}

@@ -3,6 +3,7 @@
 #define BY_CLI_COMMON_H
 
 #include "banyan/graph.h"
+#include "cli/options.h"
 #include "text/tokenizer.h"
 
 /* The kinds of models that verbs know, by what a path holds. This is the one place that decides. */
@@ -51,5 +52,10 @@ by_dtype cli_weights(const char *name); /* BY_F32, which is as dtype says, for N
 /* Open a device by name ("cpu", "auto"; NULL: "auto") with this many threads, 0 for every core. NULL on
  * failure. */
 by_device *cli_device(const char *name, int threads);
+
+/* The items of an option such as --data, where one with commas stands for several unless a file has that name. cli_list_free in every
+ * case. */
+by_status cli_list_split(cli_list *out, const char *const *items, int count);
+void cli_list_free(cli_list *l);
 
 #endif

@@ -39,12 +39,14 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
-             "sparse-transformer, transfo-xl, xlnet, reformer, imagegpt, image-transformer, vit, deit, clip, rnn, lstm, "
+             "sparse-transformer, transfo-xl, xlnet, reformer, imagegpt, image-transformer, vit, deit, clip, "
+             "rnn, lstm, "
              "gru, rnn-seq2seq, ngram",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
-             "wt103-base, wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: cifar10, cifar10-dmol; encoders: small, "
+             "wt103-base, wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: "
+             "cifar10, cifar10-dmol; encoders: small, "
              "base, large; rnn, lstm, gru: small, medium, large; rnn-seq2seq: small, base"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
@@ -60,8 +62,10 @@ static const cli_option options[] = {
          "for counts, as in 2G (default: 1Gi)"},
     {CLI_AT(train_options, run.shape.attention), .name = "attention",
      .choices = "strided|fixed|1d|2d|additive|none|dot|general|concat",
-     .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are lines or "
-             "rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, 1d, additive)"},
+     .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are "
+             "lines or "
+             "rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, 1d, "
+             "additive)"},
     {CLI_AT(train_options, run.shape.cell), .name = "cell", .choices = "gru|lstm|rnn",
      .help = "rnn-seq2seq: cell of the recurrent layers (default: gru)"},
     {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
@@ -100,7 +104,8 @@ static const cli_option options[] = {
      .help =
          "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
          "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json. "
-         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip: a list of files "
+         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip: a "
+         "list of files "
          "and captions",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
@@ -307,28 +312,6 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
-/* An item with commas stands for several, unless a file has that name. The strings are the list's. */
-static by_status split_list(cli_list *out, const char *const *items, int count)
-{
-    *out = (cli_list){0};
-    for (int i = 0; i < count; i++)
-        for (const char *p = items[i], *end; p; p = end ? end + 1 : NULL) {
-            end = base_file_exists(items[i]) ? NULL : strchr(p, ',');
-            const char **more = base_resize(out->items, (size_t)out->count + 1, sizeof *more);
-            char *item = more ? base_sprintf("%.*s", (int)(end ? end - p : (ptrdiff_t)strlen(p)), p) : NULL;
-            out->items = more ? more : out->items;
-            if (!item)
-                return BY_ERR_MEMORY;
-            out->items[out->count++] = item;
-        }
-    return BY_OK;
-}
-
-static void free_list(cli_list *l)
-{
-    base_paths_free((char **)l->items, l->count);
-}
-
 /* Options that count for n-gram models, and those that count for no others. */
 static const char *const ngram_own[] = {"order",
                                         "smoothing",
@@ -404,9 +387,9 @@ static int train(train_options *o, const cli_args *args)
         .label = "train", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1), .estimates = true};
     char *from = o->run.init_from ? cli_model_dir(o->run.init_from) : NULL;
     int code;
-    if ((o->run.init_from && !from) || split_list(&data, o->data.items, o->data.count) != BY_OK ||
-        split_list(&eval_data, o->eval_data.items, o->eval_data.count) != BY_OK ||
-        split_list(&languages, &o->languages, o->languages != NULL) != BY_OK) {
+    if ((o->run.init_from && !from) || cli_list_split(&data, o->data.items, o->data.count) != BY_OK ||
+        cli_list_split(&eval_data, o->eval_data.items, o->eval_data.count) != BY_OK ||
+        cli_list_split(&languages, &o->languages, o->languages != NULL) != BY_OK) {
         code = cli_fail(NULL);
     } else if (!fill_spec(o, args, &screen)) {
         code = CLI_USAGE;
@@ -421,9 +404,9 @@ static int train(train_options *o, const cli_args *args)
         o->run.objective.language_count = languages.count;
         code = by_ngram_is_family(o->run.family) ? start_ngram(o, args) : start(o, &screen);
     }
-    free_list(&data);
-    free_list(&eval_data);
-    free_list(&languages);
+    cli_list_free(&data);
+    cli_list_free(&eval_data);
+    cli_list_free(&languages);
     cli_pictures_free(&o->p);
     base_free(from);
     return code;
@@ -504,7 +487,8 @@ const cli_verb cli_train = {
         "--out runs/fashion\n"
         "# models of pixels of the same pictures\n"
         "banyan train --model imagegpt --data train-images-idx3-ubyte.gz --colours 32 --out runs/igpt\n"
-        "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out runs/it\n"
+        "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out "
+        "runs/it\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
         "--parallel --seq 64 --out runs/xlm\n",

@@ -25,6 +25,7 @@ struct cli_verb {
     X(cli_train)           \
     X(cli_finetune)        \
     X(cli_align)           \
+    X(cli_distill)         \
     X(cli_train_tokenizer) \
     X(cli_generate)        \
     X(cli_translate)       \

@@ -193,7 +193,7 @@ int by_embedder_channels(const by_embedder *e)
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* The weight of token t of a row of n. */
-static float weight_of(by_pooling pooling, int t, int n)
+float gen_embed_weight(by_pooling pooling, int t, int n)
 {
     switch (pooling) {
     case BY_POOLING_CLS:
@@ -227,7 +227,7 @@ static by_status fill_weights(by_embedder *e, const by_batch *b, const int *rows
     for (int i = 0; i < count; i++) {
         const int n = e->rows.list[rows[i]].count, first = data_rows_start(&e->rows, rows[i], b->seq);
         for (int t = 0; t < n; t++)
-            e->weights[(size_t)i * (size_t)b->seq + (size_t)(first + t)] = weight_of(e->pooling, t, n);
+            e->weights[(size_t)i * (size_t)b->seq + (size_t)(first + t)] = gen_embed_weight(e->pooling, t, n);
     }
     return BY_OK;
 }

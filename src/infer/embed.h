@@ -20,6 +20,8 @@ struct by_embedder {
     size_t room;
 };
 
+/* The weight of token t of n in the sum that pools them; not for BY_POOLING_MAX. */
+float gen_embed_weight(by_pooling pooling, int t, int n);
 /* Makes room for n weights. */
 by_status gen_embed_room(by_embedder *e, size_t n);
 /* Scales a vector of n numbers to length 1; zeros stay. */

@@ -44,7 +44,7 @@ by_status model_declare(by_model *m)
 
 /* ---- open, new, free ------------------------------------------------------------------------- */
 
-static by_model *model_new(by_device *d, by_dtype dtype)
+by_model *model_blank(by_device *d, by_dtype dtype)
 {
     by_model *m = base_alloc_zero(1, sizeof *m);
     if (!m)
@@ -179,7 +179,7 @@ by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec
         return NULL;
     }
     base_error_clear();
-    by_model *m = model_new(d, spec->dtype);
+    by_model *m = model_blank(d, spec->dtype);
     if (!m)
         return NULL;
     if (open_into(m, dir, spec) != BY_OK) {
@@ -370,7 +370,7 @@ by_model *by_model_new(by_device *d, const char *family, const by_model_shape *s
         return NULL;
     }
     base_error_clear();
-    by_model *m = model_new(d, spec->dtype);
+    by_model *m = model_blank(d, spec->dtype);
     if (m && new_into(m, family, shape, spec) != BY_OK) {
         by_model_free(m);
         return NULL;

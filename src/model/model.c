@@ -148,6 +148,20 @@ static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
     return true;
 }
 
+/* Calls the architecture, and returns the scores of its attention if they are wanted. */
+static void build_body(const by_model *m, by_graph *g, by_model_io *io)
+{
+    nn_scores kept = {0};
+    if (io->want_scores)
+        nn_scores_begin(&kept);
+    m->arch->build(g, m->config, io);
+    nn_scores_end();
+    for (int i = 0; i < kept.count; i++) {
+        by_io_return(io, "scores", kept.scores[i]);
+        by_io_return(io, "values", kept.values[i]);
+    }
+}
+
 static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adapter *a)
 {
     io->task = m->task;
@@ -159,7 +173,7 @@ static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adap
     if (!check_inputs(m, g, io))
         return;
     g->hook = a ? &a->hook : NULL;
-    m->arch->build(g, m->config, io);
+    build_body(m, g, io);
     if (m->task == BY_TASK_ENCODER)
         by_io_return(io, "features", by_io_output(io, "memory"));
     static const char *const weights[] = {"attention", "source_attention", "cross_attention",

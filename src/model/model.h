@@ -53,6 +53,9 @@ bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative
  * -1 if there is none. */
 int model_find(const by_model *m, const char *name);
 
+/* A model without an architecture, whose parameters will have this type; NULL when memory is out (directory.c). */
+by_model *model_blank(by_device *d, by_dtype dtype);
+
 /* Declares every parameter by building the model once over inputs of one element (directory.c). */
 by_status model_declare(by_model *m);
 

@@ -265,6 +265,7 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     by_model_io *io = &p->io;
     io->want_hidden = spec->hidden;
     io->want_attention = spec->attention;
+    io->want_scores = spec->scores;
     io->label_smoothing = spec->label_smoothing;
     io->choices = p->like.choices;
     io->stream = p->like.stream;

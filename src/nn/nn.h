@@ -58,6 +58,17 @@ by_tensor *nn_rotary(by_graph *g, by_tensor *x, by_tensor *positions, int head_d
  * itself (banyan/graph.h): heads, key/value heads, masks, patterns, biases, dropout, weights. Names are
  * relative to the scope `name`. */
 typedef struct nn_attention_spec nn_attention_spec;
+/* Self-attention before its softmax, for losses that compare it with that of another model: what nn_attention() builds in this thread
+ * between begin and end, the first layer first. */
+enum { NN_SCORES_MAX = 256 };
+typedef struct nn_scores {
+    int count;
+    by_tensor *scores[NN_SCORES_MAX]; /* (B, H, T, T), without masks and biases */
+    by_tensor *values[NN_SCORES_MAX]; /* (B, H, T, D) */
+} nn_scores;
+void nn_scores_begin(nn_scores *s);
+void nn_scores_end(void);
+
 /* What stands between the projections: q (B, T, H*D), k and v (B, S, Hkv*D) -> (B, T, H*D). x is what q was
  * projected from. */
 typedef by_tensor *(*nn_attend)(by_graph *g, const nn_attention_spec *spec, by_tensor *x, by_tensor *q,

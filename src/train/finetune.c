@@ -8,13 +8,15 @@
 #include "base/file.h"
 #include "model/adapter.h"
 #include "train/defaults.h"
+#include "train/lesson.h"
 #include "train/loop.h"
 #include "train/picture_run.h"
 #include "train/task_batches.h"
 
 typedef struct tuning {
     by_device *device;
-    by_finetune_spec spec; /* with every default filled in */
+    by_finetune_spec spec;      /* with every default filled in */
+    const train_lesson *lesson; /* NULL: none */
     by_tokenizer *tokenizer;
     data_examples examples, eval_examples; /* until the works have them */
     train_task train, eval;
@@ -76,8 +78,22 @@ static by_model_spec spec_of(const by_finetune_spec *s)
                            .seed = s->seed};
 }
 
+/* The model that a lesson begins with, whose labels have names. */
+static by_status open_lesson(tuning *t)
+{
+    by_model_spec spec = spec_of(&t->spec);
+    spec.task = train_task_task(t->spec.reading.kind);
+    spec.problem = train_task_problem(&t->spec.reading);
+    BY_TRY(t->lesson->open(t->lesson->user, t->device, &spec, &t->model));
+    if (t->spec.dropout >= 0)
+        by_model_set_dropout(t->model, t->spec.dropout);
+    return BY_OK;
+}
+
 static by_status open_fresh(tuning *t)
 {
+    if (t->lesson)
+        return open_lesson(t);
     data_labels labels = {0};
     by_model_spec spec = spec_of(&t->spec);
     by_status s =
@@ -116,7 +132,8 @@ static by_status load(void *self, const char *dir)
 static by_status save(void *self, const char *dir)
 {
     const tuning *t = self;
-    return train_model_save(t->model, t->tokenizer, dir);
+    BY_TRY(train_model_save(t->model, t->tokenizer, dir));
+    return train_lesson_save(t->lesson, dir);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -142,10 +159,12 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
         BY_TRY(train_task_batch(&t->train, t->groups.rows + from, count, count,
                                 s->seed ^ (uint64_t)(step + 1) << 20, &counted));
         train_task_weigh(&t->train);
+        BY_TRY(train_lesson_prepare(t->lesson, &t->train.batch.batch, false));
         BY_TRY(by_trainer_backward(t->trainer, &t->train.batch.batch, first, NULL));
         work->tokens += (double)count * t->train.batch.batch.seq;
     }
-    return train_update(t->trainer, rate);
+    BY_TRY(train_update(t->trainer, rate));
+    return train_lesson_update(t->lesson, rate, step);
 }
 
 static by_status read_losses(void *self, int count, double *losses, double *norms)
@@ -216,6 +235,7 @@ static by_status record(void *self, train_record *out)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_lesson_record(t->lesson, out);
     return BY_OK;
 }
 
@@ -309,6 +329,7 @@ static by_status make_passes(tuning *t)
 static by_status plan_memory(tuning *t)
 {
     BY_TRY(train_task_largest(&t->train, t->spec.batch));
+    BY_TRY(train_lesson_prepare(t->lesson, &t->train.batch.batch, true));
     if (!by_trainer_program(t->trainer, &t->train.batch.batch))
         return base_error_status();
     if (t->has_eval) {
@@ -329,10 +350,16 @@ static by_status set_up(tuning *t)
     BY_TRY(t->loop.last ? train_loop_load(&t->loop) : open_fresh(t));
     BY_TRY(open_tasks(t));
     BY_TRY(fill_defaults(t));
+    BY_TRY(train_lesson_begin(t->lesson, t->model, t->loop.last));
     BY_TRY(train_loop_check(&t->loop));
     BY_TRY(train_tuning_weights(&t->train, s->class_weights));
     t->result->trained = by_params_trained(by_model_trained(t->model));
+    const train_lesson *l = t->lesson;
     t->trainer = by_trainer_new(t->model, &(by_trainer_spec){.accumulate = s->accumulate,
+                                                             .loss = l ? l->loss : NULL,
+                                                             .loss_user = l ? l->loss_user : NULL,
+                                                             .hidden = l && l->hidden,
+                                                             .scores = l && l->scores,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed,
@@ -445,6 +472,12 @@ static by_status check_stored(const by_finetune_spec *s)
 
 by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
+    return train_finetune_with(d, spec, NULL, result);
+}
+
+by_status train_finetune_with(by_device *d, const by_finetune_spec *spec, const train_lesson *lesson,
+                              by_finetune_result *result)
+{
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
@@ -453,7 +486,8 @@ by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetun
         return train_finetune_seq2seq(d, spec, result);
     if (data_kind_is_picture(spec->reading.kind))
         return train_finetune_pictures(d, spec, result);
-    tuning t = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
+    tuning t = {
+        .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};
     const double started = base_seconds();
     by_status s =

@@ -35,6 +35,12 @@ static by_status open_model(train_run *r)
     const by_run_spec *s = &r->spec;
     by_model_spec spec = model_spec(s);
     spec.task = data_objective_task(r->data.kind);
+    if (r->lesson) {
+        BY_TRY(r->lesson->open(r->lesson->user, r->device, &spec, &r->model));
+        if (s->shape.dropout >= 0)
+            by_model_set_dropout(r->model, s->shape.dropout);
+        return check_causal(r);
+    }
     if (s->init_from) {
         spec.new_head = spec.task != BY_TASK_LM;
         r->model = by_model_open(r->device, s->init_from, &spec);
@@ -65,6 +71,7 @@ static by_status save(void *self, const char *dir)
     BY_TRY(train_model_save(r->model, r->data.tokenizer, dir));
     if (r->data.processor)
         BY_TRY(by_processor_save(r->data.processor, dir));
+    BY_TRY(train_lesson_save(r->lesson, dir));
     return r->streams ? train_streams_save(r->streams, r->spec.accumulate, dir) : BY_OK;
 }
 
@@ -197,12 +204,14 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
             weigh(r, &b);
         if (b.stream && data_objective_restarts(r->data.rows, step))
             BY_TRY(by_stream_reset(b.stream));
+        BY_TRY(train_lesson_prepare(r->lesson, &b, false));
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));
         work->tokens += (double)b.batch * b.seq;
         work->flops += by_trainer_flops(r->trainer);
     }
     trace(r, NULL);
-    return train_update(r->trainer, rate);
+    BY_TRY(train_update(r->trainer, rate));
+    return train_lesson_update(r->lesson, rate, step);
 }
 
 static by_status read_losses(void *self, int count, double *losses, double *norms)
@@ -276,7 +285,8 @@ static void title(void *self, base_buf *out)
 {
     const train_run *r = self;
     char task[64];
-    base_format(task, sizeof task, "objective %s", data_objective_name(r->data.kind));
+    base_format(task, sizeof task, "%s%sobjective %s", r->lesson ? r->lesson->title : "",
+                r->lesson ? ", " : "", data_objective_name(r->data.kind));
     train_log_title(out, r->model, task);
 }
 
@@ -337,8 +347,13 @@ static by_status set_up_steps(train_run *r)
 {
     const by_run_spec *s = &r->spec;
     const bool many = r->data.kind == DATA_OBJECTIVE_TRANSLATE;
+    const train_lesson *l = r->lesson;
     BY_TRY(make_streams(r));
     r->trainer = by_trainer_new(r->model, &(by_trainer_spec){.accumulate = s->accumulate,
+                                                             .loss = l ? l->loss : NULL,
+                                                             .loss_user = l ? l->loss_user : NULL,
+                                                             .hidden = l && l->hidden,
+                                                             .scores = l && l->scores,
                                                              .recompute = s->recompute,
                                                              .optimizer = s->optimizer,
                                                              .seed = s->seed,
@@ -355,6 +370,7 @@ static by_status set_up_steps(train_run *r)
     BY_TRY(make_sampled(r));
     for (int k = 0; k < (r->streams ? s->accumulate : 1); k++) {
         by_batch like = micro_batch(r, 0, k);
+        BY_TRY(train_lesson_prepare(l, &like, true));
         if (!by_trainer_program(r->trainer, &like))
             return base_error_status();
     }
@@ -405,6 +421,7 @@ static by_status set_up(train_run *r)
         arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_REUSE, s->seq / 2);
     BY_TRY(train_dataset_objectives(&r->data, s, r->model, true));
     BY_TRY(fill_defaults(r));
+    BY_TRY(train_lesson_begin(r->lesson, r->model, r->loop.last));
     BY_TRY(train_loop_check(&r->loop));
     BY_TRY(set_up_steps(r));
     return train_loop_begin(&r->loop,
@@ -528,12 +545,19 @@ static by_status run(train_run *r)
 
 by_status by_train_run(by_device *d, const by_run_spec *spec, by_run_result *result)
 {
+    return train_run_with(d, spec, NULL, result);
+}
+
+by_status train_run_with(by_device *d, const by_run_spec *spec, const train_lesson *lesson,
+                         by_run_result *result)
+{
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_run_spec or by_run_result" : "device");
     base_error_clear();
-    if (train_reads_pictures(d, spec))
+    if (!lesson && train_reads_pictures(d, spec))
         return train_picture_train(d, spec, NULL, result);
-    train_run r = {.device = d, .spec = *spec, .loop = {.folder = {.lock = -1}}, .result = result};
+    train_run r = {
+        .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_run_result){.loss = NAN,
                               .eval_loss = NAN,
                               .best_eval_loss = NAN,

@@ -3,11 +3,13 @@
 #define BY_TRAIN_RUN_H
 
 #include "train/dataset.h"
+#include "train/lesson.h"
 #include "train/loop.h"
 
 typedef struct train_run {
     by_device *device;
     by_run_spec spec; /* with every default filled in */
+    const train_lesson *lesson; /* NULL: none */
     train_dataset data;
     char *languages; /* their names, with commas between them; NULL: none */
     by_model *model;

@@ -184,6 +184,7 @@ by_status train_run_record(void *self, train_record *out)
     record_names(r, out);
     record_pattern(asked ? asked : r->model, out);
     record_numbers(r, asked ? asked : r->model, out);
+    train_lesson_record(r->lesson, out);
     by_model_free(asked);
     return BY_OK;
 }

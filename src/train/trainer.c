@@ -40,7 +40,9 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
                                .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
                                .memory = t->spec.many_shapes || t->spec.streams ? &t->memory : NULL,
                                .loss = grads == BY_GRAD_NONE ? NULL : t->spec.loss,
-                               .loss_user = t->spec.loss_user};
+                               .loss_user = t->spec.loss_user,
+                               .hidden = grads != BY_GRAD_NONE && t->spec.hidden,
+                               .scores = grads != BY_GRAD_NONE && t->spec.scores};
     return by_passes_new(t->model, &spec,
                          BY_MAX(t->spec.many_shapes ? MANY : FEW, t->spec.streams ? t->spec.accumulate : 0));
 }

@@ -1,0 +1,43 @@
+/* distill_run.h - a run of distillation, as a lesson of training (train/lesson.h). Private to distill_*.c. */
+#ifndef BY_ALIGN_DISTILL_RUN_H
+#define BY_ALIGN_DISTILL_RUN_H
+
+#include "align/distill_store.h"
+#include "banyan/distill.h"
+#include "text/tokenizer.h"
+#include "train/lesson.h"
+
+typedef struct distill_run {
+    by_device *device;
+    by_distill_run_spec spec;
+    by_distill_kind kind;
+    by_model *teacher;
+    by_tokenizer *tokenizer; /* the teacher's */
+    uint64_t fingerprint;    /* of the teacher's configuration and weights */
+    by_distill_spec terms;   /* as the loss reads them */
+    by_params *projection;
+    by_update *update; /* of the projection */
+    by_model *student; /* borrowed */
+    distill_store *store;
+    int32_t *dense; /* (B, T): targets of a batch whose rows were picked */
+    size_t room;
+    by_distill_result *result;
+} distill_run;
+
+/* Makes the student of a new run (distill_student.c). An error unless it can learn from the teacher: vocabularies, heads, layer map. */
+by_status distill_student_open(const distill_run *r, const by_model_spec *spec, by_model **out);
+
+/* The run for sentences (distill_vectors.c). */
+by_status distill_vectors(distill_run *r);
+
+/* The sources of the data and the teacher's translations of them, two files in out/teacher (distill_translate.c). Heap strings, also on
+ * failure. */
+by_status distill_translations(distill_run *r, char **source, char **target);
+
+/* What the lesson says about itself and keeps, for every kind of run (distill_run.c). */
+by_status distill_begin(void *user, by_model *m, const char *from);
+by_status distill_update(void *user, double rate, int64_t step);
+by_status distill_save(void *user, const char *dir);
+void distill_record(void *user, train_record *out);
+
+#endif
