@@ -94,7 +94,8 @@ static void fill_ids(int32_t *tokens, int32_t *targets)
 
 static double run(net *n, const arch_adaptive *a, const int32_t *tokens, const int32_t *targets)
 {
-    const arch_rows rows = {BY_TASK_LM, BATCH, SEQ, tokens, NULL, targets, ROWS};
+    const arch_rows rows = {
+        .task = BY_TASK_LM, .batch = BATCH, .seq = SEQ, .tokens = tokens, .given = targets, .count = ROWS};
     assert_int_equal(by_write(n->program, n->tokens, tokens, ROWS * sizeof *tokens), BY_OK);
     assert_int_equal(by_write(n->program, n->targets, targets, ROWS * sizeof *targets), BY_OK);
     for (int i = 0; i < 3 && n->lists[i]; i++) {
@@ -148,7 +149,8 @@ static void try_words(arch_adaptive a)
     int32_t tokens[ROWS], targets[ROWS];
     by_params *params = by_params_new(device, BY_F64);
     fill_ids(tokens, targets);
-    const arch_rows rows = {BY_TASK_LM, BATCH, SEQ, tokens, NULL, targets, ROWS};
+    const arch_rows rows = {
+        .task = BY_TASK_LM, .batch = BATCH, .seq = SEQ, .tokens = tokens, .given = targets, .count = ROWS};
     int64_t rooms[3], dim[2];
     for (int i = 0; i < 3; i++) {
         assert_int_equal(arch_adaptive_derived[i].shape(&a, &rows, dim), 2);
@@ -198,7 +200,8 @@ static void test_edges(void **state)
     assert_true(run(&n, &a, tokens, targets) == 0);
     for (int i = 0; i < ROWS; i++)
         targets[i] = VOCAB - 1;
-    const arch_rows rows = {BY_TASK_LM, BATCH, SEQ, tokens, NULL, targets, ROWS};
+    const arch_rows rows = {
+        .task = BY_TASK_LM, .batch = BATCH, .seq = SEQ, .tokens = tokens, .given = targets, .count = ROWS};
     assert_int_equal(arch_adaptive_derived[2].shape(&a, &rows, dim), 2);
     assert_int_equal(dim[1], ROWS);
     const double loss = run(&n, &a, tokens, targets);

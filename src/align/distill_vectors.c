@@ -287,7 +287,7 @@ static void title(void *self, base_buf *out)
     train_log_title(out, ((vectors *)self)->student, "distillation of sentence vectors");
 }
 
-static const train_client client = {step, read_losses, evaluate, save, load, record, title};
+static const train_client client = {step, read_losses, evaluate, save, load, record, title, NULL};
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
