@@ -107,7 +107,8 @@ BY_API by_status by_params_set_rate(by_params *p, int i, double scale);
 
 typedef struct by_graph_spec {
     by_params *params; /* borrowed */
-    bool training;     /* dropout is live and gradients may be asked for */
+    bool training;     /* gradients may be asked for, and dropout is live */
+    bool no_dropout;   /* it is not, whatever the model has */
 } by_graph_spec;
 /* NULL when memory is out or there are no parameters. Building on NULL is legal: it gives NULL, and
  * by_compile() reports that first error. */

@@ -69,6 +69,7 @@ typedef struct by_pass_spec {
     bool scores;            /* a loss of the caller's reads them (by_model_io) */
     bool loss_alone;        /* of a forward pass, only the loss is read: not the logits, nor other outputs */
     bool recompute;
+    bool no_dropout;       /* with gradients: without it all the same */
     float label_smoothing; /* see by_loss_spec */
     by_memory **memory;    /* memory of activations, see by_compile_spec */
     by_loss_fn loss;       /* NULL: by_model_loss, for batches with targets */

@@ -64,6 +64,7 @@ typedef struct by_trainer by_trainer;
 typedef struct by_trainer_spec {
     int accumulate; /* micro-batches per step; 0: 1 */
     bool recompute;
+    bool no_dropout; /* whatever the model has, which keeps it: usual in alignment */
     by_optimizer_spec optimizer;
     uint64_t seed;         /* of dropout and stochastic rounding */
     float label_smoothing; /* of the loss that is trained with, not of evaluations */
@@ -109,6 +110,8 @@ BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, doubl
 BY_API by_pass *by_trainer_trained(const by_trainer *t);
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
+/* The pass of the last by_trainer_backward, to read what its loss returned; NULL before. */
+BY_API by_pass *by_trainer_trained(const by_trainer *t);
 
 /* The model that is trained. */
 BY_API by_model *by_trainer_model(const by_trainer *t);

@@ -1,4 +1,4 @@
-/* align_terms.c - see align_terms.h. */
+/* terms.c - see terms.h. */
 #include "align/terms.h"
 
 #include "base/base.h"

@@ -1,6 +1,6 @@
-/* align_terms.h - shared by the losses of alignment (banyan/align.h). */
-#ifndef BY_TRAIN_ALIGN_TERMS_H
-#define BY_TRAIN_ALIGN_TERMS_H
+/* terms.h - shared by the losses of alignment (banyan/align.h). */
+#ifndef BY_ALIGN_TERMS_H
+#define BY_ALIGN_TERMS_H
 
 #include "banyan/align.h"
 

@@ -220,6 +220,17 @@ by_chat *by_chat_new(const char *text, size_t size, const char *name)
     return c;
 }
 
+by_chat *chat_open_with(const char *text, size_t size, const char *name, const char *dir)
+{
+    by_chat *c = by_chat_new(text, size, name);
+    if (c && (add_json(c, dir, "tokenizer_config.json", true, false) != BY_OK ||
+              add_json(c, dir, "special_tokens_map.json", true, false) != BY_OK)) {
+        by_chat_free(c);
+        return NULL;
+    }
+    return c;
+}
+
 bool by_chat_has_generation(const by_chat *c)
 {
     bool any = false;

@@ -14,6 +14,9 @@ typedef struct chat_conversation {
     chat_value variables; /* a dictionary */
 } chat_conversation;
 
+/* A template as by_chat_new has it, with the special tokens of a model directory as variables. NULL on failure. */
+by_chat *chat_open_with(const char *text, size_t size, const char *name, const char *dir);
+
 /* As by_chat_render; the JSON members of `in` are not read. */
 by_status chat_render(const by_chat *c, const chat_conversation *what, const by_chat_input *in,
                       by_chat_text *out);

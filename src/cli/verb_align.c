@@ -9,6 +9,7 @@
 #include "cli/policy_options.h"
 #include "cli/run_screen.h"
 #include "cli/show.h"
+#include "cli/show_answers.h"
 #include "cli/verbs.h"
 
 typedef struct align_options {
@@ -198,23 +199,29 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
+static int start(align_options *o, by_device *d, cli_run_screen *screen)
+{
+    by_align_result result;
+    cli_interrupt_install();
+    if (o->show)
+        return cli_show_answers(d, &o->run, o->show, o->l.json);
+    const by_status status = by_align_run(d, &o->run, &result);
+    cli_run_end(screen);
+    const char *hint = hint_for(status);
+    return status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+}
+
 static int align(align_options *o, const cli_args *args)
 {
     cli_run_screen screen = {.label = "align", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1)};
-    by_align_result result;
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
     char *dir = cli_model_dir(args->items[0]);
-    char *reference = o->run.reference ? cli_model_dir(o->run.reference) : NULL;
-    by_status status = dir && (reference || !o->run.reference) ? BY_OK : base_error_status();
-    by_device *d = status == BY_OK ? cli_device(o->l.device, o->l.threads) : NULL;
+    char *reference = dir && o->run.reference ? cli_model_dir(o->run.reference) : NULL;
+    by_device *d = dir && (reference || !o->run.reference) ? cli_device(o->l.device, o->l.threads) : NULL;
     o->run.model = dir;
     o->run.reference = reference;
-    cli_interrupt_install();
-    status = d ? by_align_run(d, &o->run, &result) : base_error_status();
-    cli_run_end(&screen);
-    const char *hint = hint_for(status);
-    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    const int code = d ? start(o, d, &screen) : cli_fail(NULL);
     by_device_free(d);
     base_free(reference);
     base_free(dir);

@@ -140,6 +140,7 @@ by_status data_instructions_arrange(data_instructions *x)
     int *counts = base_alloc_zero(n + 1, sizeof *counts), *row = base_alloc_zero(n + 1, sizeof *row);
     int *first = base_alloc_zero(n + 2, sizeof *first), *order = base_alloc_zero(n + 1, sizeof *order);
     int32_t *cells = base_alloc_zero((size_t)x->spec.limit + 1, sizeof *cells);
+    data_rows_clear(&x->rows);
     x->row_learned = base_alloc_zero(x->tokens.count + 1, 1);
     x->row_positions = base_alloc_zero(x->tokens.count + 1, sizeof *x->row_positions);
     by_status s = BY_ERR_MEMORY;
@@ -199,7 +200,8 @@ by_status data_instructions_batch(const data_instructions *x, const int *rows, i
     for (int i = 0; i < b->batch; i++)
         out->counted += fill_row(x, i < count ? &x->rows.list[rows[i]] : NULL, b->seq, plane,
                                  out->cells + (size_t)i * (size_t)b->seq);
-    by_batch_put_tokens(b, "targets", out->cells);
+    if (by_model_task(x->model) == BY_TASK_LM)
+        by_batch_put_tokens(b, "targets", out->cells);
     if (x->spec.pack) {
         by_batch_put_tokens(b, "positions", out->cells + plane);
         by_batch_put_tokens(b, "documents", out->cells + 2 * plane);

@@ -2,6 +2,7 @@
  * parts that are answers. */
 #include "data/instructions.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- objects ---------------------------------------------------------------------------------------------- */
@@ -431,23 +432,35 @@ static by_status judged_script(const data_instructions *x, chat_heap *h, const c
                      *label = member(o, "label");
     int64_t value;
     if (!prompt || !completion || !label || !chat_as_int(label, &value))
-        return fail_form(o, "\"prompt\", \"completion\" and \"label\" (true or false)");
+        return fail_form(
+            o, "\"prompt\", \"completion\" and \"label\" (true or false), or \"chosen\" and \"rejected\"");
     *good = value != 0;
     return pair_script(x, h, o, prompt, completion, out);
 }
 
+static by_status read_margin(const chat_value *o, float *out)
+{
+    const chat_value *margin = member(o, "margin");
+    double value = 0;
+    if (margin && !chat_as_double(margin, &value))
+        return base_fail(BY_ERR_FORMAT, "\"margin\" is not a number");
+    *out = margin ? (float)value : NAN;
+    return BY_OK;
+}
+
 by_status data_instruction_scripts(const data_instructions *x, chat_heap *h, const chat_value *object,
-                                   data_script out[2], bool *good)
+                                   data_script out[2], int *count, bool *good, float *margin)
 {
     *good = true;
+    *margin = NAN;
+    *count = 1;
     if (object->type != CHAT_DICT)
         return base_fail(BY_ERR_FORMAT, "not a JSON object");
-    switch (x->spec.kind) {
-    case DATA_PREFERENCES:
-        return preference_scripts(x, h, object, out);
-    case DATA_JUDGEMENTS:
-        return judged_script(x, h, object, &out[0], good);
-    default:
+    if (x->spec.kind == DATA_TUNING)
         return tuning_script(x, h, object, &out[0]);
-    }
+    if (x->spec.kind == DATA_JUDGEMENTS && !(member(object, "chosen") && member(object, "rejected")))
+        return judged_script(x, h, object, &out[0], good);
+    *count = 2;
+    BY_TRY(read_margin(object, margin));
+    return preference_scripts(x, h, object, out);
 }

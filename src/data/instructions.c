@@ -1,6 +1,8 @@
 /* instructions.c - see instructions.h: reads the file and makes tokens of its examples. */
 #include "data/instructions.h"
 
+#include <math.h>
+
 #include "base/input.h"
 
 #define FILE_LIMIT ((size_t)4 << 30)
@@ -41,9 +43,9 @@ static bool is_learned(const data_script *s, const by_encoding *e, size_t i)
     return false;
 }
 
-/* Adds the tokens of a script as a sequence. *any: it has something to learn. */
-static by_status add_tokens(data_instructions *x, const data_script *s, const by_encoding *e, int line,
-                            bool good, bool *any)
+/* Adds the tokens of a script as a sequence like `one`. *any: it has something to learn. */
+static by_status add_tokens(data_instructions *x, const data_script *s, const by_encoding *e,
+                            const data_instruction *like, bool *any)
 {
     size_t count = e->ids.count;
     const int eos = by_tokenizer_eos(x->tokenizer);
@@ -56,7 +58,9 @@ static by_status add_tokens(data_instructions *x, const data_script *s, const by
     }
     BY_TRY(reserve(x, count));
     data_instruction *one = &x->list[x->count++];
-    *one = (data_instruction){.first = x->tokens.count, .count = (int)count, .line = line, .good = good};
+    *one = *like;
+    one->first = x->tokens.count;
+    one->count = (int)count;
     *any = false;
     for (size_t i = 0; i < count; i++) {
         const bool learned = i > 0 && is_learned(s, e, i);
@@ -68,7 +72,8 @@ static by_status add_tokens(data_instructions *x, const data_script *s, const by
     return BY_OK;
 }
 
-static by_status add_script(data_instructions *x, const data_script *s, int line, bool good, bool *any)
+static by_status add_script(data_instructions *x, const data_script *s, const data_instruction *like,
+                            bool *any)
 {
     by_encoding e;
     const by_encode_spec spec = {.special = s->special, .offsets = true, .whole = true};
@@ -77,7 +82,7 @@ static by_status add_script(data_instructions *x, const data_script *s, int line
     by_status status =
         by_tokenizer_encode_with(x->tokenizer, s->text.data ? s->text.data : "", s->text.size, &spec, &e);
     if (status == BY_OK)
-        status = add_tokens(x, s, &e, line, good, any);
+        status = add_tokens(x, s, &e, like, any);
     by_encoding_free(&e);
     return status;
 }
@@ -86,18 +91,24 @@ static by_status add_script(data_instructions *x, const data_script *s, int line
 static by_status add_object(data_instructions *x, chat_heap *h, const chat_value *object, int line)
 {
     data_script scripts[2] = {0};
-    const int count = x->count, sequences = x->spec.kind == DATA_PREFERENCES ? 2 : 1;
+    const int before = x->count;
     const size_t tokens = x->tokens.count;
-    bool good, any = true, all = true;
-    by_status s = data_instruction_scripts(x, h, object, scripts, &good);
-    for (int i = 0; i < sequences && s == BY_OK; i++) {
-        s = add_script(x, &scripts[i], line, sequences == 2 ? i == 0 : good, &any);
+    data_instruction like = {.line = line, .example = x->examples};
+    int count = 0;
+    bool any = true, all = true;
+    by_status s = data_instruction_scripts(x, h, object, scripts, &count, &like.good, &like.margin);
+    for (int i = 0; i < count && s == BY_OK; i++) {
+        like.good = count == 2 ? i == 0 : like.good;
+        s = add_script(x, &scripts[i], &like, &any);
         all = all && any;
     }
     if (s == BY_OK && !all) {
-        x->count = count;
+        x->count = before;
         x->tokens.count = tokens;
         x->left_out++;
+    } else if (s == BY_OK) {
+        x->margins = x->margins || !isnan(like.margin);
+        x->examples++;
     }
     data_script_free(&scripts[0]);
     data_script_free(&scripts[1]);
@@ -188,7 +199,10 @@ static bool reads_documents(const by_model *m)
 
 static by_status check_spec(const data_instructions *x)
 {
-    if (by_model_is_pair(x->model) || by_model_pads_left(x->model) || by_model_task(x->model) != BY_TASK_LM)
+    const bool scores =
+        by_model_task(x->model) == BY_TASK_CLASSIFY && x->spec.kind == DATA_PREFERENCES; /* a reward model */
+    if (by_model_is_pair(x->model) || by_model_pads_left(x->model) ||
+        (by_model_task(x->model) != BY_TASK_LM && !scores))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "instruction data is for decoders with a language model head, not for a %s",
                          by_model_class(x->model));
@@ -229,6 +243,118 @@ void data_instructions_close(data_instructions *x)
     *x = (data_instructions){0};
 }
 
+/* ---- parts ---------------------------------------------------------------------------------------------------------- */
+
+/* An empty list like x. */
+static by_status start_like(const data_instructions *x, data_instructions *out)
+{
+    *out = (data_instructions){.spec = x->spec,
+                               .model = x->model,
+                               .tokenizer = x->tokenizer,
+                               .path = x->path,
+                               .fingerprint = x->fingerprint};
+    return data_rows_init(&out->rows, x->model, x->tokenizer, &x->rows.spec);
+}
+
+/* Appends tokens [from, end) of a sequence of x to the last sequence of out, as far as the limit goes. */
+static void append(const data_instructions *x, const data_instruction *one, int from, int end,
+                   data_instructions *out)
+{
+    data_instruction *last = &out->list[out->count - 1];
+    const size_t n = (size_t)BY_MIN(end - from, x->spec.limit - last->count), at = one->first + (size_t)from;
+    memcpy(out->tokens.data + out->tokens.count, x->tokens.data + at, n * sizeof *x->tokens.data);
+    memcpy(out->learned + out->tokens.count, x->learned + at, n);
+    out->tokens.count += n;
+    last->count += (int)n;
+}
+
+/* Starts a sequence of out like one of x, with room for `count` tokens. */
+static by_status start_sequence(data_instructions *out, const data_instruction *like, int count)
+{
+    BY_TRY(reserve(out, (size_t)count));
+    data_instruction *one = &out->list[out->count++];
+    *one = *like;
+    one->first = out->tokens.count;
+    one->count = 0;
+    return BY_OK;
+}
+
+static by_status copy_sequence(const data_instructions *x, const data_instruction *one,
+                               data_instructions *out)
+{
+    BY_TRY(start_sequence(out, one, one->count));
+    append(x, one, 0, one->count, out);
+    out->margins = out->margins || !isnan(one->margin);
+    return BY_OK;
+}
+
+/* Whether example i goes to a part of this share: that part's examples are evenly apart. */
+static bool is_held(int i, double share)
+{
+    return floor((i + 0.5) * share + 0.5) > floor((i - 0.5) * share + 0.5);
+}
+
+by_status data_instructions_hold_out(data_instructions *x, double share, data_instructions *out)
+{
+    data_instructions rest;
+    by_status s = start_like(x, out);
+    if (s == BY_OK)
+        s = start_like(x, &rest);
+    BY_TRY(s);
+    for (int i = 0, last[2] = {-1, -1}; i < x->count && s == BY_OK; i++) {
+        const bool held = is_held(x->list[i].example, share);
+        data_instructions *to = held ? out : &rest;
+        to->examples += x->list[i].example != last[held];
+        last[held] = x->list[i].example;
+        s = copy_sequence(x, &x->list[i], to);
+    }
+    if (s == BY_OK && (!rest.count || !out->count))
+        s = base_fail(BY_ERR_ARGUMENT, "%s: a share of %g of %d examples leaves nothing on one side",
+                      base_input_name(x->path), share, x->examples);
+    if (s == BY_OK)
+        s = data_instructions_arrange(out);
+    if (s == BY_OK)
+        s = data_instructions_arrange(&rest);
+    rest.shortened = x->shortened;
+    rest.left_out = x->left_out;
+    rest.eos = x->eos;
+    x->eos = NULL;
+    data_instructions_close(x);
+    *x = rest;
+    return s;
+}
+
+/* Tokens before the first that is learned. */
+static int prompt_of(const data_instructions *x, const data_instruction *one)
+{
+    int n = 0;
+    while (n < one->count && !x->learned[one->first + (size_t)n])
+        n++;
+    return n;
+}
+
+by_status data_instructions_mismatch(const data_instructions *x, data_instructions *out)
+{
+    BY_TRY(start_like(x, out));
+    if (x->examples < 2 || x->spec.pack)
+        return base_fail(BY_ERR_ARGUMENT, "%s: mismatched answers need at least two examples",
+                         base_input_name(x->path));
+    for (int i = 0; i < x->count; i++) {
+        int k = i; /* the first example follows the last */
+        while (x->list[k].example == x->list[i].example)
+            k = (k + x->count - 1) % x->count;
+        const data_instruction *one = &x->list[i], *other = &x->list[k];
+        const int prompt = prompt_of(x, one), from = prompt_of(x, other);
+        BY_TRY(start_sequence(out, one, prompt + other->count - from));
+        append(x, one, 0, prompt, out);
+        append(x, other, from, other->count, out);
+    }
+    out->examples = x->examples;
+    return data_instructions_arrange(out);
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------------ */
+
 void data_instructions_describe(const data_instructions *x, base_buf *out)
 {
     static const char *const names[] = {"examples", "pairs of answers", "judged answers"};
@@ -237,7 +363,7 @@ void data_instructions_describe(const data_instructions *x, base_buf *out)
         learned += x->learned[i];
     const double tokens = (double)x->tokens.count;
     base_buf_printf(out, "%d %s, %.0f tokens, %lld learned (%.0f%%)",
-                    x->spec.kind == DATA_PREFERENCES ? x->count / 2 : x->count, names[x->spec.kind], tokens,
+                    x->spec.kind == DATA_PREFERENCES ? x->examples : x->count, names[x->spec.kind], tokens,
                     (long long)learned, 100 * (double)learned / BY_MAX(tokens, 1));
     if (x->spec.pack)
         base_buf_printf(out, "; packed into %d rows of %d, %.1f%% full", x->rows.count, x->spec.limit,

@@ -10,7 +10,7 @@
 typedef enum data_instruction_kind {
     DATA_TUNING,      /* texts and conversations: every example is one sequence */
     DATA_PREFERENCES, /* two answers to a prompt: a chosen and a rejected sequence, one after the other */
-    DATA_JUDGEMENTS   /* an answer and whether it is good */
+    DATA_JUDGEMENTS   /* an answer and whether it is good; two answers to a prompt are a good and a bad one */
 } data_instruction_kind;
 
 typedef struct data_instruction_spec {
@@ -25,8 +25,10 @@ typedef struct data_instruction_spec {
 typedef struct data_instruction {
     size_t first; /* in tokens and learned */
     int count;
-    int line;  /* of its example in the file */
-    bool good; /* chosen, or judged good */
+    int line;     /* of its example in the file */
+    int example;  /* in the order of the file, from 0 */
+    bool good;    /* chosen, or judged good */
+    float margin; /* of a pair: by how much the chosen answer is better, if the file says so */
 } data_instruction;
 
 typedef struct data_instructions {
@@ -38,7 +40,8 @@ typedef struct data_instructions {
     uint8_t *learned;              /* 1 for a token that is predicted; never the first of a sequence */
     size_t room;
     data_instruction *list;
-    int count, capacity;
+    int count, capacity, examples;
+    bool margins;         /* some pairs have a margin */
     int shortened;        /* sequences that exceeded the limit */
     int left_out;         /* examples of which the limit left nothing to learn */
     char *eos;            /* text of the end token, or NULL */
@@ -54,6 +57,13 @@ typedef struct data_instructions {
 by_status data_instructions_open(data_instructions *x, const char *path, by_model *m, const by_tokenizer *t,
                                  const data_instruction_spec *spec);
 void data_instructions_close(data_instructions *x); /* the zero state is a no-op */
+
+/* Moves a share of the examples, evenly from the whole file, to `out`, which is overwritten; close it also after a failure. Both
+ * keep at least one. */
+by_status data_instructions_hold_out(data_instructions *x, double share, data_instructions *out);
+/* The prompts of x with answers to others: sequence i has the prompt of x's sequence i and the answer of the last one before it that
+ * belongs to another example. Made from sequences that share no row. `out` as above. */
+by_status data_instructions_mismatch(const data_instructions *x, data_instructions *out);
 
 /* Appends one or two lines about the file: examples, tokens, learned tokens, rows. */
 void data_instructions_describe(const data_instructions *x, base_buf *out);
@@ -84,9 +94,10 @@ typedef struct data_script {
 } data_script;
 void data_script_free(data_script *s);
 
-/* The sequences of one JSON object: one, or chosen and rejected. *good as in data_instruction. */
+/* The sequences of one JSON object: one, or chosen and rejected (*count is 2). *good as in data_instruction; *margin: NaN if the
+ * object has none. */
 by_status data_instruction_scripts(const data_instructions *x, chat_heap *h, const chat_value *object,
-                                   data_script out[2], bool *good);
+                                   data_script out[2], int *count, bool *good, float *margin);
 
 /* ---- inside: packing (instruction_batches.c) ------------------------------------------------------- */
 

@@ -110,6 +110,7 @@ by_graph *by_graph_new(const by_graph_spec *spec)
     g->params = spec->params;
     g->device = spec->params->device;
     g->training = spec->training;
+    g->drops = spec->training && !spec->no_dropout;
     return g;
 }
 

@@ -174,7 +174,7 @@ by_tensor *by_dropout(by_graph *g, by_tensor *x, float p)
     gr_dropout_attr a = {p};
     if (gr_is_bad(g) || !x)
         return no_operand(g, "dropout");
-    if (!g->training || p == 0)
+    if (!g->drops || p == 0)
         return x;
     if (!(p > 0 && p < 1))
         return by_graph_fail(g, "dropout: probability %g is not in [0, 1)", (double)p);
@@ -226,7 +226,7 @@ static gr_attention_attr attention_attr(const by_graph *g, const by_tensor *q, b
     a.head_dim = all > 0 ? (int)(by_dim(q, -1) / all) : 0;
     if (s->scale == 0)
         a.spec.scale = a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
-    if (!g || !g->training)
+    if (!g || !g->drops)
         a.spec.dropout = 0;
     return a;
 }
@@ -296,7 +296,7 @@ by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tens
         s->length = (by_dim(q, 1) + s->chunk - 1) / s->chunk * s->chunk;
     if (s->scale == 0)
         s->scale = a.head_dim > 0 ? 1.0f / sqrtf((float)a.head_dim) : 1.0f;
-    if (!g || !g->training)
+    if (!g || !g->drops)
         s->dropout = 0;
     s->order = s->key_mask = NULL;
     s->weights = NULL;

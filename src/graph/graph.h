@@ -475,7 +475,7 @@ struct by_graph {
     base_arena *arena;
     by_params *params;
     by_device *device;
-    bool training;
+    bool training, drops; /* drops: dropout is live */
     by_status status;
     char *message; /* of the first error, arena */
     by_tensor *poison;

@@ -195,7 +195,7 @@ static by_tensor *raise(by_graph *g, const by_adapter *a, const model_target *t,
 static by_tensor *dora(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *x, by_tensor *w,
                        by_tensor *b, const by_linear_spec *plain)
 {
-    const bool drops = g->training && a->config.dropout > 0;
+    const bool drops = g->drops && a->config.dropout > 0;
     by_tensor *dropped = by_dropout(g, x, (float)a->config.dropout);
     by_tensor *base = gr_linear_plain(g, dropped, w, NULL, plain);
     by_tensor *low = gr_linear_plain(g, dropped, declared(g, a->params, t->a), NULL, NULL);

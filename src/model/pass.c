@@ -259,7 +259,8 @@ static void build(by_pass *p, by_graph *g)
 static by_status compile(by_pass *p, const by_pass_spec *spec)
 {
     const bool training = spec->grads != BY_GRAD_NONE;
-    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(p->model), .training = training});
+    by_graph *g = by_graph_new(&(by_graph_spec){
+        .params = by_model_params(p->model), .training = training, .no_dropout = spec->no_dropout});
     if (!g)
         return BY_ERR_MEMORY;
     by_model_io *io = &p->io;

@@ -198,6 +198,18 @@ const char *by_tokenizer_chat_template(const by_tokenizer *t)
     return t->chat_template;
 }
 
+by_status tok_set_chat_template(by_tokenizer *t, const char *text)
+{
+    char *copy = base_strdup(text);
+    if (!copy)
+        return BY_ERR_MEMORY;
+    base_free(t->chat_template);
+    base_free(t->config); /* without it */
+    t->chat_template = copy;
+    t->config = NULL;
+    return t->kept_count ? tok_keep(t, "chat_template.jinja", text, strlen(text)) : BY_OK;
+}
+
 by_status tok_format(const by_tokenizer *t, base_buf *out)
 {
     if (t->kind == &tok_text_spiece)

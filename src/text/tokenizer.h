@@ -41,6 +41,9 @@ const char *tok_kind(
 uint64_t tok_hash(const by_tokenizer *t);
 uint64_t tok_target_hash(const by_tokenizer *t); /* of the target side, where there are two */
 
+/* Gives the tokenizer another chat template, which is saved with it. */
+by_status tok_set_chat_template(by_tokenizer *t, const char *text);
+
 /* A growing list of ids. */
 by_status tok_ids_reserve(by_ids *v, size_t extra); /* makes room for extra more; data is then not NULL */
 by_status tok_ids_push(by_ids *v, int32_t id);

@@ -36,6 +36,7 @@ static by_passes *passes_of(by_trainer *t, by_grad_mode grads)
 {
     const by_pass_spec spec = {.grads = grads,
                                .recompute = t->spec.recompute,
+                               .no_dropout = t->spec.no_dropout,
                                .loss_alone = grads == BY_GRAD_NONE && by_model_task(t->model) == BY_TASK_LM,
                                .label_smoothing = grads == BY_GRAD_NONE ? 0 : t->spec.label_smoothing,
                                .memory = t->spec.many_shapes || t->spec.streams ? &t->memory : NULL,
@@ -238,6 +239,11 @@ by_pass *by_trainer_trained(const by_trainer *t)
 by_pass *by_trainer_evaluated(const by_trainer *t)
 {
     return by_passes_last(t->eval);
+}
+
+by_pass *by_trainer_trained(const by_trainer *t)
+{
+    return t->recent ? by_passes_last(t->recent) : NULL;
 }
 
 by_model *by_trainer_model(const by_trainer *t)

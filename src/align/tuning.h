@@ -1,0 +1,98 @@
+/* tuning.h - what the parts of a run that learns from given answers share (tuning_run.c): supervised tuning, preferences, reward
+ * models. */
+#ifndef BY_ALIGN_TUNING_H
+#define BY_ALIGN_TUNING_H
+
+#include "banyan/align_run.h"
+#include "data/instructions.h"
+
+/* ---- what is minimised (tuning_loss.c) -------------------------------------------------------- */
+
+typedef struct align_objective {
+    by_align_method method;
+    const by_model *model; /* of evaluations of supervised tuning */
+    by_dpo_spec dpo;
+    by_kto_spec kto;
+    by_cpo_spec cpo;
+    by_reward_spec reward;
+} align_objective;
+align_objective align_objective_of(const by_align_spec *s);
+/* The loss and its spec: of training, where NULL is the model's own, or of evaluations. */
+by_loss_fn align_objective_loss(align_objective *o, bool evaluation, void **user);
+
+bool align_needs_reference(const by_align_spec *s);
+bool align_needs_mismatched(const by_align_spec *s);
+data_instruction_kind align_data_kind(by_align_method method);
+
+/* ---- examples and their batches (tuning_batch.c) ----------------------------------------------- */
+
+/* The examples of training or of evaluation. */
+typedef struct align_part {
+    data_instructions list, mismatched; /* mismatched: of KTO */
+    /* Log-probabilities under the reference by sequence, of both; NULL: they are not known before. */
+    float *ref_logps, *ref_mismatched;
+    /* the batch */
+    data_instruction_batch batch, other;
+    int *rows;
+    int32_t *all_targets;
+    float *ref, *other_ref, *label, *margin, kl;
+    size_t room, cells;
+} align_part;
+void align_part_close(align_part *p); /* the zero state is a no-op */
+
+/* How many rows an example has in a batch: 2 for pairs. */
+int align_rows_each(const align_part *p);
+/* The weight of these rows in the mean of a step: learned tokens, or rows. */
+double align_part_weight(const align_part *p, by_align_method method, const int *rows, int count);
+/* Makes p->batch of rows, pairs one after the other, and with KTO p->other; of pairs, the chosen answers come first in the batch. The
+ * arrays of references are filled where those are known. */
+by_status align_part_batch(align_part *p, const by_align_spec *s, const int *rows, int count);
+/* Adds the arrays of the losses to the batch. */
+void align_part_put(align_part *p, const by_align_spec *s);
+/* The batch of the longest rows. */
+by_status align_part_largest(align_part *p, const by_align_spec *s, int examples);
+
+/* ---- what is measured (tuning_measure.c) -------------------------------------------------------- */
+
+typedef enum align_fold { ALIGN_MEAN, ALIGN_LEAST, ALIGN_MOST } align_fold;
+typedef struct align_measures {
+    struct {
+        const char *name; /* not copied */
+        align_fold fold;
+        double value, weight;
+    } list[BY_METRICS_MAX];
+    int count;
+} align_measures;
+void align_measure(align_measures *m, const char *name, align_fold fold, double value, double weight);
+int align_measures_read(const align_measures *m, by_metric out[BY_METRICS_MAX]);
+/* Takes what a pass over the batch of p returned. */
+by_status align_measure_pass(align_measures *m, const align_part *p, const by_align_spec *s, by_pass *pass);
+
+/* ---- log-probabilities without gradients (tuning_reference.c) ------------------------------------- */
+
+typedef struct align_reference {
+    by_model *own;   /* a model of its own, or NULL */
+    by_model *model; /* the one that is run */
+    bool bare;       /* without its adapter */
+    by_passes *passes;
+} align_reference;
+/* memory: see by_pass_spec. */
+by_status align_reference_make(align_reference *r, by_model *m, bool bare, by_memory **memory);
+void align_reference_free(align_reference *r); /* the zero state is a no-op */
+/* Log-probabilities of the answers of a batch, out[0 ... rows - 1]. */
+by_status align_reference_run(align_reference *r, const by_batch *b, float *out);
+
+/* Log-probabilities of all sequences of both parts (eval may be NULL). They are read from the file if it has those of the same tokens;
+ * otherwise they are computed, in batches of `rows`, and the file is written. cancelled: see by_align_spec. */
+typedef struct align_cache {
+    const char *path;
+    align_part *train, *eval;
+    int rows;
+    bool (*cancelled)(void *user);
+    void *user;
+} align_cache;
+/* False where the file does not have them. */
+bool align_cache_read(const align_cache *c);
+by_status align_cache_make(const align_cache *c, align_reference *r);
+
+#endif
