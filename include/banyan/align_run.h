@@ -42,7 +42,7 @@ typedef struct by_align_spec {
     double dropout;           /* negative: the model's own in supervised tuning, 0 elsewhere */
     /* data */
     const char *data, *eval_data; /* JSON lines; eval_data may be NULL */
-    double eval_fraction;         /* share of the examples that is held out where there is no eval_data */
+    double eval_fraction;         /* share of the examples, at random, that is held out where there is no eval_data */
     const char *chat_template;    /* file, saved with the model; NULL: that of the model, if any */
     int limit;                    /* tokens of a sequence; 0: the model's context */
     bool learn_prompts, pack;     /* supervised: all tokens are learned; several examples share a row */

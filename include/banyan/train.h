@@ -110,8 +110,6 @@ BY_API by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, doubl
 BY_API by_pass *by_trainer_trained(const by_trainer *t);
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
-/* The pass of the last by_trainer_backward, to read what its loss returned; NULL before. */
-BY_API by_pass *by_trainer_trained(const by_trainer *t);
 
 /* The model that is trained. */
 BY_API by_model *by_trainer_model(const by_trainer *t);

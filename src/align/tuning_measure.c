@@ -24,13 +24,29 @@ void align_measure(align_measures *m, const char *name, align_fold fold, double 
                                              : BY_MAX(m->list[i].value, value);
 }
 
-int align_measures_read(const align_measures *m, by_metric out[BY_METRICS_MAX])
+static double value_of(const align_measures *m, int i)
+{
+    return m->list[i].fold == ALIGN_MEAN ? m->list[i].value / m->list[i].weight : m->list[i].value;
+}
+
+static double find_value(const align_measures *m, const char *name)
 {
     for (int i = 0; i < m->count; i++)
-        out[i] =
-            (by_metric){m->list[i].name, m->list[i].fold == ALIGN_MEAN ? m->list[i].value / m->list[i].weight
-                                                                       : m->list[i].value};
-    return m->count;
+        if (strcmp(m->list[i].name, name) == 0)
+            return value_of(m, i);
+    return NAN;
+}
+
+int align_measures_read(const align_measures *m, by_metric out[BY_METRICS_MAX])
+{
+    int n = m->count;
+    for (int i = 0; i < n; i++)
+        out[i] = (by_metric){m->list[i].name, value_of(m, i)};
+    /* Answers that do not come in pairs have a margin, too. */
+    const double margin = find_value(m, "rewards/chosen") - find_value(m, "rewards/rejected");
+    if (n < BY_METRICS_MAX && isfinite(margin) && isnan(find_value(m, "rewards/margins")))
+        out[n++] = (by_metric){"rewards/margins", margin};
+    return n;
 }
 
 /* ---- passes ------------------------------------------------------------------------------------- */

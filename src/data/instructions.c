@@ -288,10 +288,11 @@ static by_status copy_sequence(const data_instructions *x, const data_instructio
     return BY_OK;
 }
 
-/* Whether example i goes to a part of this share: that part's examples are evenly apart. */
-static bool is_held(int i, double share)
+/* Whether example i of n goes to a part of this share. The choice is random, since files often have a pattern, and the same in every
+ * run. */
+static bool is_held(int i, int n, double share)
 {
-    return floor((i + 0.5) * share + 0.5) > floor((i - 0.5) * share + 0.5);
+    return (double)base_permute((uint64_t)i, (uint64_t)n, 0) < floor(n * share + 0.5);
 }
 
 by_status data_instructions_hold_out(data_instructions *x, double share, data_instructions *out)
@@ -302,7 +303,7 @@ by_status data_instructions_hold_out(data_instructions *x, double share, data_in
         s = start_like(x, &rest);
     BY_TRY(s);
     for (int i = 0, last[2] = {-1, -1}; i < x->count && s == BY_OK; i++) {
-        const bool held = is_held(x->list[i].example, share);
+        const bool held = is_held(x->list[i].example, x->examples, share);
         data_instructions *to = held ? out : &rest;
         to->examples += x->list[i].example != last[held];
         last[held] = x->list[i].example;

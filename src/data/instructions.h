@@ -58,8 +58,8 @@ by_status data_instructions_open(data_instructions *x, const char *path, by_mode
                                  const data_instruction_spec *spec);
 void data_instructions_close(data_instructions *x); /* the zero state is a no-op */
 
-/* Moves a share of the examples, evenly from the whole file, to `out`, which is overwritten; close it also after a failure. Both
- * keep at least one. */
+/* Moves a share of the examples, chosen at random but alike in every run, to `out`, which is overwritten; close it also after a
+ * failure. Both keep at least one. */
 by_status data_instructions_hold_out(data_instructions *x, double share, data_instructions *out);
 /* The prompts of x with answers to others: sequence i has the prompt of x's sequence i and the answer of the last one before it that
  * belongs to another example. Made from sequences that share no row. `out` as above. */
