@@ -220,6 +220,80 @@ static void test_preferences(void **state)
     data_instructions_close(&x);
 }
 
+static const char *write_pairs(int count)
+{
+    base_buf text = {0};
+    for (int i = 0; i < count; i++)
+        base_buf_printf(&text, "{\"prompt\": \"q%d \", \"chosen\": \"good%d\", \"rejected\": \"bad%d\"%s}\n",
+                        i, i, i, i == 2 ? ", \"margin\": 1.5" : "");
+    assert_false(text.failed);
+    const char *path = write_text("pairs.jsonl", text.data);
+    base_buf_free(&text);
+    return path;
+}
+
+static void test_held_out(void **state)
+{
+    (void)state;
+    data_instructions x, held;
+    by_chat *chat;
+    bool seen[10] = {0};
+    const char *path = write_pairs(10);
+    assert_int_equal(open_file(&x, path, NULL, (data_instruction_spec){.kind = DATA_PREFERENCES}, &chat),
+                     BY_OK);
+    assert_true(x.examples == 10 && x.margins);
+    assert_int_equal(data_instructions_hold_out(&x, 0.3, &held), BY_OK);
+    assert_true(held.examples == 3 && held.count == 6 && held.rows.count == 6);
+    assert_true(x.examples == 7 && x.count == 14 && x.rows.count == 14);
+    assert_true(x.margins != held.margins);
+    for (int k = 0; k < 2; k++) {
+        const data_instructions *part = k ? &held : &x;
+        for (int i = 0; i < part->count; i++) {
+            char whole[64], answer[40];
+            const int e = part->list[i].example;
+            snprintf(answer, sizeof answer, "%s%d" END, i % 2 ? "bad" : "good", e);
+            snprintf(whole, sizeof whole, "q%d %s", e, answer);
+            expect_sequence(part, i, whole, answer);
+            assert_true(part->list[i].good == !(i % 2) && (i % 2 || !seen[e]));
+            assert_true(isnan(part->list[i].margin) == (e != 2));
+            seen[e] = true;
+        }
+    }
+    data_instructions_close(&x);
+    data_instructions_close(&held);
+    assert_int_equal(open_file(&x, path, NULL, (data_instruction_spec){.kind = DATA_PREFERENCES}, &chat),
+                     BY_OK);
+    assert_int_equal(data_instructions_hold_out(&x, 0.01, &held), BY_ERR_ARGUMENT);
+    assert_non_null(strstr(by_error_message(), "leaves nothing"));
+    data_instructions_close(&x);
+    data_instructions_close(&held);
+}
+
+static void test_mismatched(void **state)
+{
+    (void)state;
+    data_instructions x, other;
+    by_chat *chat;
+    assert_int_equal(open_file(&x, write_pairs(3), NULL,
+                               (data_instruction_spec){.kind = DATA_JUDGEMENTS, .limit = 8}, &chat),
+                     BY_OK);
+    assert_true(x.count == 6 && x.list[0].good && !x.list[1].good);
+    assert_int_equal(data_instructions_mismatch(&x, &other), BY_OK);
+    assert_int_equal(other.rows.count, 6);
+    expect_sequence(&other, 0, "q0 bad2" END, "bad2" END); /* the first follows the last */
+    expect_sequence(&other, 1, "q0 bad2" END, "bad2" END);
+    expect_sequence(&other, 2, "q1 bad0" END, "bad0" END);
+    expect_sequence(&other, 5, "q2 bad1" END, "bad1" END);
+    assert_true(other.list[4].good && !other.list[5].good);
+    data_instructions_close(&x);
+    data_instructions_close(&other);
+    assert_int_equal(
+        open_file(&x, write_pairs(1), NULL, (data_instruction_spec){.kind = DATA_JUDGEMENTS}, &chat), BY_OK);
+    assert_int_equal(data_instructions_mismatch(&x, &other), BY_ERR_ARGUMENT);
+    data_instructions_close(&x);
+    data_instructions_close(&other);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -423,6 +497,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_forms), cmocka_unit_test(test_conversations),
         cmocka_unit_test(test_all_learned), cmocka_unit_test(test_preferences),
+        cmocka_unit_test(test_held_out),    cmocka_unit_test(test_mismatched),
         cmocka_unit_test(test_errors),      cmocka_unit_test(test_targets),
         cmocka_unit_test(test_best_fit),    cmocka_unit_test(test_packing),
         cmocka_unit_test(test_real_files),

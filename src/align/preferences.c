@@ -27,7 +27,7 @@ const char *by_dpo_name(by_dpo_kind kind)
 
 bool by_dpo_find(const char *name, by_dpo_kind *out)
 {
-    for (int i = 0; i < BY_DPO_KINDS; i++)
+    for (int i = 0; name && out && i < BY_DPO_KINDS; i++)
         if (strcmp(name, dpo_names[i]) == 0) {
             *out = (by_dpo_kind)i;
             return true;
