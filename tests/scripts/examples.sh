@@ -30,6 +30,18 @@ mv "$tmp/why" "$tmp/steps"
 check "fine-tuning lowers the loss" awk '/^step / { if ($2 <= 50) first += $4; if ($2 > 150) last += $4 } END { exit !(last > 0 && last < first) }' "$tmp/steps"
 check "the tuned model opens again" "$BANYAN" inspect "$tmp/tuned"
 
+# Instruction tuning, then preferences.
+i=0
+while [ $i -lt 20 ]; do
+    printf '{"prompt": "say %d ", "completion": "it is %d"}\n' $i $i >>"$tmp/answers.jsonl"
+    printf '{"prompt": "say %d ", "chosen": "it is %d", "rejected": "no"}\n' $i $i >>"$tmp/pairs.jsonl"
+    i=$((i + 1))
+done
+check "align from C" "$examples/align" "$tmp/run/best" "$tmp/answers.jsonl" "$tmp/pairs.jsonl" "$tmp/aligned"
+mv "$tmp/why" "$tmp/steps"
+check "preferences are measured" grep -q '^dpo step 6 of 6  loss .*  rewards/accuracies 1' "$tmp/steps"
+check "the aligned adapter opens" "$BANYAN" generate "$tmp/aligned/dpo" --prompt "say 3 " -n 4 --threads 1
+
 # A model with a memory reads line after line; each is rated by what came before.
 "$BANYAN" train --model transfo-xl --data "$tmp/text" --tokenizer byte --out "$tmp/xl" --layers 2 --heads 2 --width 32 \
     --context 32 --memory 32 --batch-size 8 --max-steps 30 --warmup-steps 5 --quiet >"$tmp/log" 2>&1 || cat "$tmp/log" >&2
