@@ -55,18 +55,18 @@ by_status align_part_largest(align_part *p, const by_align_spec *s, int examples
 /* ---- what is measured (tuning_measure.c) -------------------------------------------------------- */
 
 typedef enum align_fold { ALIGN_MEAN, ALIGN_LEAST, ALIGN_MOST } align_fold;
-typedef struct align_measures {
+typedef struct align_tally {
     struct {
         const char *name; /* not copied */
         align_fold fold;
         double value, weight;
     } list[BY_METRICS_MAX];
     int count;
-} align_measures;
-void align_measure(align_measures *m, const char *name, align_fold fold, double value, double weight);
-int align_measures_read(const align_measures *m, by_metric out[BY_METRICS_MAX]);
+} align_tally;
+void align_tally_add(align_tally *m, const char *name, align_fold fold, double value, double weight);
+int align_tally_read(const align_tally *m, by_metric out[BY_METRICS_MAX]);
 /* Takes what a pass over the batch of p returned. */
-by_status align_measure_pass(align_measures *m, const align_part *p, const by_align_spec *s, by_pass *pass);
+by_status align_tally_pass(align_tally *m, const align_part *p, const by_align_spec *s, by_pass *pass);
 
 /* ---- log-probabilities without gradients (tuning_reference.c) ------------------------------------- */
 

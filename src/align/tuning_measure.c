@@ -5,7 +5,7 @@
 #include "align/tuning.h"
 #include "base/base.h"
 
-void align_measure(align_measures *m, const char *name, align_fold fold, double value, double weight)
+void align_tally_add(align_tally *m, const char *name, align_fold fold, double value, double weight)
 {
     int i = 0;
     while (i < m->count && strcmp(m->list[i].name, name) != 0)
@@ -24,12 +24,12 @@ void align_measure(align_measures *m, const char *name, align_fold fold, double 
                                              : BY_MAX(m->list[i].value, value);
 }
 
-static double value_of(const align_measures *m, int i)
+static double value_of(const align_tally *m, int i)
 {
     return m->list[i].fold == ALIGN_MEAN ? m->list[i].value / m->list[i].weight : m->list[i].value;
 }
 
-static double find_value(const align_measures *m, const char *name)
+static double find_value(const align_tally *m, const char *name)
 {
     for (int i = 0; i < m->count; i++)
         if (strcmp(m->list[i].name, name) == 0)
@@ -37,7 +37,7 @@ static double find_value(const align_measures *m, const char *name)
     return NAN;
 }
 
-int align_measures_read(const align_measures *m, by_metric out[BY_METRICS_MAX])
+int align_tally_read(const align_tally *m, by_metric out[BY_METRICS_MAX])
 {
     int n = m->count;
     for (int i = 0; i < n; i++)
@@ -65,19 +65,19 @@ static float *read_output(by_pass *pass, const char *name)
     return values;
 }
 
-static by_status measure_scalar(align_measures *m, const char *name, by_pass *pass, const char *output,
+static by_status measure_scalar(align_tally *m, const char *name, by_pass *pass, const char *output,
                                 double weight)
 {
     float *value = read_output(pass, output);
     if (!value)
         return base_error_status();
-    align_measure(m, name, ALIGN_MEAN, (double)*value, weight);
+    align_tally_add(m, name, ALIGN_MEAN, (double)*value, weight);
     base_free(value);
     return BY_OK;
 }
 
 /* Of evaluations: training has the model's own loss, which returns nothing. */
-static by_status measure_tuning(align_measures *m, const align_part *p, by_pass *pass)
+static by_status measure_tuning(align_tally *m, const align_part *p, by_pass *pass)
 {
     const double counted = (double)p->batch.counted;
     float loss, *right = read_output(pass, "right"), *entropy = read_output(pass, "entropy");
@@ -87,52 +87,50 @@ static by_status measure_tuning(align_measures *m, const align_part *p, by_pass 
     for (int64_t i = 0; s == BY_OK && i < n; i++)
         sum += p->batch.cells[i] >= 0 ? (double)entropy[i] : 0;
     if (s == BY_OK) {
-        align_measure(m, "mean_token_accuracy", ALIGN_MEAN, (double)*right / counted, counted);
-        align_measure(m, "entropy", ALIGN_MEAN, sum / counted, counted);
+        align_tally_add(m, "mean_token_accuracy", ALIGN_MEAN, (double)*right / counted, counted);
+        align_tally_add(m, "entropy", ALIGN_MEAN, sum / counted, counted);
     }
     base_free(right);
     base_free(entropy);
     return s;
 }
 
-static void measure_scores(align_measures *m, const float *r, int pairs)
+static void measure_scores(align_tally *m, const float *r, int pairs)
 {
     for (int i = 0; i < pairs; i++) {
-        align_measure(m, "accuracy", ALIGN_MEAN, r[i] > r[pairs + i], 1);
-        align_measure(m, "margin", ALIGN_MEAN, (double)r[i] - (double)r[pairs + i], 1);
+        align_tally_add(m, "accuracy", ALIGN_MEAN, r[i] > r[pairs + i], 1);
+        align_tally_add(m, "margin", ALIGN_MEAN, (double)r[i] - (double)r[pairs + i], 1);
     }
     for (int i = 0; i < 2 * pairs; i++) {
-        align_measure(m, "mean_reward", ALIGN_MEAN, (double)r[i], 1);
-        align_measure(m, "min_reward", ALIGN_LEAST, (double)r[i], 1);
-        align_measure(m, "max_reward", ALIGN_MOST, (double)r[i], 1);
+        align_tally_add(m, "mean_reward", ALIGN_MEAN, (double)r[i], 1);
+        align_tally_add(m, "min_reward", ALIGN_LEAST, (double)r[i], 1);
+        align_tally_add(m, "max_reward", ALIGN_MOST, (double)r[i], 1);
     }
 }
 
-static void measure_pairs(align_measures *m, const float *r, const float *logps, int pairs)
+static void measure_pairs(align_tally *m, const float *r, const float *logps, int pairs)
 {
     for (int i = 0; i < pairs; i++) {
         const double chosen = (double)r[i], rejected = (double)r[pairs + i];
-        align_measure(m, "rewards/accuracies", ALIGN_MEAN, chosen > rejected, 1);
-        align_measure(m, "rewards/margins", ALIGN_MEAN, chosen - rejected, 1);
-        align_measure(m, "rewards/chosen", ALIGN_MEAN, chosen, 1);
-        align_measure(m, "rewards/rejected", ALIGN_MEAN, rejected, 1);
-        align_measure(m, "logps/chosen", ALIGN_MEAN, (double)logps[i], 1);
-        align_measure(m, "logps/rejected", ALIGN_MEAN, (double)logps[pairs + i], 1);
+        align_tally_add(m, "rewards/accuracies", ALIGN_MEAN, chosen > rejected, 1);
+        align_tally_add(m, "rewards/margins", ALIGN_MEAN, chosen - rejected, 1);
+        align_tally_add(m, "rewards/chosen", ALIGN_MEAN, chosen, 1);
+        align_tally_add(m, "rewards/rejected", ALIGN_MEAN, rejected, 1);
+        align_tally_add(m, "logps/chosen", ALIGN_MEAN, (double)logps[i], 1);
+        align_tally_add(m, "logps/rejected", ALIGN_MEAN, (double)logps[pairs + i], 1);
     }
 }
 
-static void measure_judged(align_measures *m, const align_part *p, const float *r, const float *logps,
-                           int rows)
+static void measure_judged(align_tally *m, const align_part *p, const float *r, const float *logps, int rows)
 {
     for (int i = 0; i < rows; i++) {
         const bool good = p->label[i] > 0;
-        align_measure(m, good ? "rewards/chosen" : "rewards/rejected", ALIGN_MEAN, (double)r[i], 1);
-        align_measure(m, good ? "logps/chosen" : "logps/rejected", ALIGN_MEAN, (double)logps[i], 1);
+        align_tally_add(m, good ? "rewards/chosen" : "rewards/rejected", ALIGN_MEAN, (double)r[i], 1);
+        align_tally_add(m, good ? "logps/chosen" : "logps/rejected", ALIGN_MEAN, (double)logps[i], 1);
     }
 }
 
-static by_status measure_answers(align_measures *m, const align_part *p, const by_align_spec *s,
-                                 by_pass *pass)
+static by_status measure_answers(align_tally *m, const align_part *p, const by_align_spec *s, by_pass *pass)
 {
     const int rows = p->batch.rows.batch.batch;
     float *r = read_output(pass, "rewards"), *logps = r ? read_output(pass, "logps") : NULL;
@@ -145,22 +143,22 @@ static by_status measure_answers(align_measures *m, const align_part *p, const b
     if (!logps)
         return base_error_status();
     if (align_needs_mismatched(s))
-        align_measure(m, "kl", ALIGN_MEAN, (double)p->kl, rows);
+        align_tally_add(m, "kl", ALIGN_MEAN, (double)p->kl, rows);
     if (by_io_output(by_pass_io(pass), "likelihood"))
         BY_TRY(measure_scalar(m, "nll_loss", pass, "likelihood", rows));
     return BY_OK;
 }
 
-static by_status measure_odds(align_measures *m, by_pass *pass, int pairs)
+static by_status measure_odds(align_tally *m, by_pass *pass, int pairs)
 {
     float *odds = read_output(pass, "log_odds");
     for (int i = 0; odds && i < pairs; i++)
-        align_measure(m, "log_odds_chosen", ALIGN_MEAN, (double)odds[i], 1);
+        align_tally_add(m, "log_odds_chosen", ALIGN_MEAN, (double)odds[i], 1);
     base_free(odds);
     return odds ? BY_OK : base_error_status();
 }
 
-by_status align_measure_pass(align_measures *m, const align_part *p, const by_align_spec *s, by_pass *pass)
+by_status align_tally_pass(align_tally *m, const align_part *p, const by_align_spec *s, by_pass *pass)
 {
     const int rows = p->batch.rows.batch.batch;
     if (s->method == BY_ALIGN_SFT)

@@ -26,7 +26,7 @@ typedef struct tuning {
     by_memory *memory;         /* of the activations of both, and of evaluation */
     data_row_groups groups;    /* of the present epoch */
     int64_t epoch, epoch_steps;
-    align_measures seen; /* of the last step */
+    align_tally seen; /* of the last step */
     by_metric measures[BY_METRICS_MAX], metrics[BY_METRICS_MAX];
     train_loop loop;
     by_align_result *result;
@@ -139,7 +139,7 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
         by_trainer_share(t->trainer, weigh(t, g) / all);
         BY_TRY(by_trainer_backward(t->trainer, b, g == begin, NULL));
         if (t->spec.method != BY_ALIGN_SFT)
-            BY_TRY(align_measure_pass(&t->seen, &t->train, &t->spec, by_trainer_trained(t->trainer)));
+            BY_TRY(align_tally_pass(&t->seen, &t->train, &t->spec, by_trainer_trained(t->trainer)));
         work->tokens += (double)b->batch * b->seq;
     }
     return train_update(t->trainer, rate);
@@ -154,12 +154,12 @@ static void measure(void *self, by_report *r)
 {
     tuning *t = self;
     r->measures = t->measures;
-    r->n_measures = align_measures_read(&t->seen, t->measures);
+    r->n_measures = align_tally_read(&t->seen, t->measures);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------------- */
 
-static by_status evaluate_groups(tuning *t, const data_row_groups *groups, align_measures *m)
+static by_status evaluate_groups(tuning *t, const data_row_groups *groups, align_tally *m)
 {
     align_part *p = &t->eval;
     for (int g = 0; g < groups->count; g++) {
@@ -169,9 +169,9 @@ static by_status evaluate_groups(tuning *t, const data_row_groups *groups, align
         by_pass *pass = by_passes_get(t->passes, &p->batch.rows.batch);
         BY_TRY(pass ? by_pass_run(pass, &p->batch.rows.batch) : base_error_status());
         BY_TRY(by_pass_read(pass, by_pass_loss(pass), &loss));
-        align_measure(m, "loss", ALIGN_MEAN, (double)loss,
-                      align_part_weight(p, t->spec.method, groups->rows + from, count));
-        BY_TRY(align_measure_pass(m, p, &t->spec, pass));
+        align_tally_add(m, "loss", ALIGN_MEAN, (double)loss,
+                        align_part_weight(p, t->spec.method, groups->rows + from, count));
+        BY_TRY(align_tally_pass(m, p, &t->spec, pass));
     }
     return BY_OK;
 }
@@ -179,7 +179,7 @@ static by_status evaluate_groups(tuning *t, const data_row_groups *groups, align
 /* The loss and, in t->metrics, the other measures; of supervised tuning, the perplexity first. */
 static by_status evaluate_all(tuning *t, double *loss, int *count)
 {
-    align_measures m = {0};
+    align_tally m = {0};
     data_row_groups groups;
     by_metric all[BY_METRICS_MAX];
     by_status s =
@@ -188,7 +188,7 @@ static by_status evaluate_all(tuning *t, double *loss, int *count)
         s = evaluate_groups(t, &groups, &m);
     data_row_groups_free(&groups);
     BY_TRY(s);
-    const int n = align_measures_read(&m, all);
+    const int n = align_tally_read(&m, all);
     *loss = all[0].value;
     *count = 0;
     if (t->spec.method == BY_ALIGN_SFT)
