@@ -8,14 +8,15 @@ out=$1
 size=$((${2:-100} * 1000000))
 shared=${BANYAN_SHARED:-$(dirname "$0")/../../shared}
 
-# Through UTF-16, which has no room for what other programs refuse.
+# Through UTF-16, which has no room for what other programs refuse. Programs disagree about control characters, so they go, and
+# so does the last line, which is cut.
 clean() {
-    iconv -f utf-8 -t utf-16le -c | iconv -f utf-16le -t utf-8 -c
+    iconv -f utf-8 -t utf-16le -c | iconv -f utf-16le -t utf-8 -c | tr -d '\000-\010\013\014\016-\037' | sed '$d'
 }
 
 # take BYTES DIRECTORY PATTERN: the first bytes of all such files, in the order of their names
 take() {
-    find "$2" -type f -name "$3" -size -3000k 2>/dev/null | sort | xargs -r -d '\n' zcat -f 2>/dev/null | head -c "$1"
+    find "$2" -type f -name "$3" ! -name '*.pdf.gz' ! -name '*.ps.gz' -size -3000k 2>/dev/null | sort | xargs -r -d '\n' zcat -f 2>/dev/null | head -c "$1"
 }
 
 {

@@ -111,6 +111,16 @@ static void free_streams(train_run *r)
     base_free(r->streams);
 }
 
+/* A recurrent network that meets the state of zeros only once may not find its way from there, yet every text that it
+ * reads or writes later begins there. So its streams begin again every few segments. */
+enum { RESTART_SEGMENTS = 16 };
+
+static bool restarts_at(const train_run *r, int64_t step)
+{
+    return data_objective_restarts(r->data.rows, step) ||
+           (by_model_memory(r->model) == 0 && step % RESTART_SEGMENTS == 0);
+}
+
 /* A batch of an evaluation, the first of which restarts the stream. */
 static by_status give_stream(const train_run *r, by_batch *b, bool restarts)
 {
@@ -202,7 +212,7 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
         by_batch b = micro_batch(r, step, k);
         if (r->rows.shapes && s->accumulate > 1)
             weigh(r, &b);
-        if (b.stream && data_objective_restarts(r->data.rows, step))
+        if (b.stream && restarts_at(r, step))
             BY_TRY(by_stream_reset(b.stream));
         BY_TRY(train_lesson_prepare(r->lesson, &b, false));
         BY_TRY(by_trainer_backward(r->trainer, &b, k == 0, NULL));

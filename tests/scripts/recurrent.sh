@@ -52,6 +52,11 @@ check "the head of the smallest preset is tied" eval 'grep -q "\"tie_word_embedd
     ! "$BANYAN" inspect lstm/last/model.safetensors | grep -q decoder.weight'
 check "that of the others is not" eval 'lm gru small 1 --preset small && grep -q "\"tie_word_embeddings\": *false" small/last/config.json &&
     "$BANYAN" inspect small/last/model.safetensors | grep -q "decoder.weight .*32"'
+# A text of equal segments, read without learning: the loss of a step tells which state it began with.
+for i in {1..200}; do printf sixteen-bytes-16; done >equal
+check "states begin again every sixteenth segment" eval 'train --model lstm --data equal --tokenizer byte --out begins --layers 1 --width 32 \
+    --context 16 --batch-size 4 --max-steps 18 --eval-steps 18 --learning-rate 1e-30 &&
+    [ "$(loss begins 1)" = "$(loss begins 17)" ] && [ "$(loss begins 2)" = "$(loss begins 18)" ] && [ "$(loss begins 1)" != "$(loss begins 16)" ]'
 check "words" eval 'lm lstm words 6 --tokenizer word:300 && grep -q "\"type\": \"WordLevel\"" words/last/tokenizer.json &&
     "$BANYAN" tokenize words/last "static int xyzzy" --threads 1 >out && [ "$(wc -w <out)" -eq 3 ]'
 check "they write" eval '"$BANYAN" generate words --prompt "static int" -n 5 --threads 1 >out 2>err'
