@@ -4,7 +4,7 @@
 # count; n-grams take what they take. All read bytes, so bits per byte compare. Prints a Markdown table, draws held-out bits per byte over time.
 #   bench/roots.sh TEXT [OUT.svg]            the last twentieth of TEXT is held out
 # Environment: BANYAN (build/banyan), TIME (120: seconds of processor time for each neural model), ORDERS (2 3 5), FAMILIES (rnn lstm gru gpt2),
-# WIDTH (256, of recurrent models; two layers), GPT_WIDTH (128; four layers), TRIAL (20: steps of the shorter of two runs that measure a step).
+# WIDTH (192, of recurrent models; one layer), GPT_WIDTH (128; three layers), TRIAL (20: steps of the shorter of two runs that measure a step).
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] && [ -r "$1" ] || { echo "usage: bench/roots.sh TEXT [OUT.svg]" >&2; exit 2; }
@@ -30,11 +30,12 @@ bits() { # MODEL OPTIONS...: bits per byte of the held-out text
     "$banyan" eval "$@" --data "$work/held.txt" --threads 1 --quiet --json >"$work/eval"
     field bits_per_byte "$work/eval" | awk '{ printf "%.3f", $1 }'
 }
-train() { # FAMILY STEPS OUT: 1,024 bytes a step
-    local shape="--width ${WIDTH:-256} --layers 2 --context 64 --batch-size 16"
-    [ "$1" = gpt2 ] && shape="--width ${GPT_WIDTH:-128} --layers 4 --heads 4 --context 128 --batch-size 8"
+rows_of() { case $1 in gpt2) echo 8 ;; *) echo 16 ;; esac; } # of 64 bytes, in a step
+train() { # FAMILY STEPS OUT
+    local shape="--width ${WIDTH:-192} --layers 1"
+    [ "$1" = gpt2 ] && shape="--width ${GPT_WIDTH:-128} --layers 3 --heads 4"
     # shellcheck disable=SC2086 # several options
-    timed "$banyan" train --model "$1" $shape --tokenizer byte --data "$work/train.txt" --eval-data "$work/held.txt" --max-steps "$2" \
+    timed "$banyan" train --model "$1" $shape --context 64 --batch-size "$(rows_of "$1")" --tokenizer byte --data "$work/train.txt" --eval-data "$work/held.txt" --max-steps "$2" \
         --eval-steps $((($2 + 11) / 12)) --eval-batches 8 --save-steps "$2" --threads 1 --device cpu --out "$3" --json --quiet
 }
 name_of() { case $1 in 2) echo bigram ;; 3) echo trigram ;; [0-9]*) echo "$1-gram" ;; gpt2) echo GPT-2 ;; *) echo "$1" | tr a-z A-Z ;; esac; }
@@ -56,8 +57,8 @@ for family in ${FAMILIES:-rnn lstm gru gpt2}; do
     train "$family" $((3 * trial)) "$work/b"
     steps=$(awk -v a="$short" -v b="$used" -v n="$trial" -v s="$time" 'BEGIN { d = (b - a) / (2 * n); if (d <= 0) d = b / (3 * n); printf "%d", s / d + 1 }')
     train "$family" "$steps" "$work/$family"
-    echo "| $(name_of "$family") | $(field parameters "$work/out") | $steps | $((steps * 1024)) | $used | $(
-        if [ "$family" = gpt2 ]; then bits "$work/$family/last" --stride 64; else bits "$work/$family/last"; fi) |"
+    echo "| $(name_of "$family") | $(field parameters "$work/out") | $steps | $((steps * 64 * $(rows_of "$family"))) | $used | $(
+        if [ "$family" = gpt2 ]; then bits "$work/$family/last" --stride 32; else bits "$work/$family/last"; fi) |"
     awk -v name="$(name_of "$family")" -v steps="$steps" -v used="$used" -F '[:,}]' '/"eval_loss"/ {
         for (i = 1; i < NF; i++) { if ($i ~ /"step"/) step = $(i + 1); if ($i ~ /"eval_loss"/) loss = $(i + 1) }
         print name, step / steps * used, loss / log(2) }' "$work/$family/metrics.jsonl" >>"$work/points"
