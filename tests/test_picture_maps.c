@@ -356,6 +356,9 @@ static void test_nothing(void **state)
     assert_int_equal(by_position_similarities(NULL, out), BY_ERR_ARGUMENT);
     assert_int_equal(by_patch_filters(NULL, 1, out), BY_ERR_ARGUMENT);
     by_picture_maps_free(NULL);
+    assert_null(by_model_join(NULL, "a", "b", 0));
+    assert_null(by_model_join(device, NULL, "b", 0));
+    assert_null(by_model_join(device, "/nowhere", "/nowhere", 0));
 }
 
 int main(void)

@@ -69,6 +69,11 @@ typedef struct by_model_shape {
     double drop_path; /* of families that read pictures: stochastic depth of the last layer */
 } by_model_shape;
 
+/* A model that writes captions, from two model directories: a model of pictures (ViT, DeiT), whose body becomes the encoder, and a language
+ * model (GPT-2), which becomes the decoder. What joins them, the decoder's attention to the encoder, has initial values that follow from the
+ * seed. Texts begin and end with the decoder's end token, which also pads. Returns NULL on failure. */
+BY_API by_model *by_model_join(by_device *d, const char *encoder, const char *decoder, uint64_t seed);
+
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the
  * model is not for training, weights of the requested type are mapped instead of copied. A folder with an adapter
  * (adapter_config.json) opens as its base model with that adapter. The device is borrowed and must outlive the

@@ -10,10 +10,11 @@
 #include "cli/common.h"
 #include "cli/format.h"
 #include "cli/ngram_verbs.h"
+#include "infer/picture_passes.h"
 
 typedef struct convert_options {
     by_dtype dtype;
-    const char *format, *merge;
+    const char *format, *merge, *decoder;
     int64_t shard;
     cli_list renames;
     bool dry_run, json, quiet;
@@ -30,6 +31,8 @@ static const cli_option options[] = {
      .help = "give a tensor another name; once for each tensor"},
     {CLI_AT(convert_options, merge), .name = "merge", .value = "DIR",
      .help = "add the adapter in DIR (as PEFT writes it) to the weights"},
+    {CLI_AT(convert_options, decoder), .name = "decoder", .value = "DIR",
+     .help = "IN is a ViT or DeiT: join it with this GPT-2 to a model that learns to write captions"},
     {CLI_AT(convert_options, dry_run), .name = "dry-run", .letter = 'n',
      .help = "print what would be written and write nothing"},
     {CLI_AT(convert_options, json), .name = "json", .help = "print one JSON object"},
@@ -126,6 +129,53 @@ static by_status merge(const convert_options *o, const char *in, const char *out
     return s;
 }
 
+/* ---- captions ---------------------------------------------------------------------------------- */
+
+/* A model and what prepares its pictures and texts, in a directory of another name until all is there. */
+static by_status write_joined(by_model *m, const char *encoder, const char *decoder, const char *out,
+                              const by_save_spec *spec)
+{
+    char *temp = base_sprintf("%s.tmp-%ld", out, (long)getpid());
+    by_processor *p = temp ? gen_processor_open(m, encoder) : NULL;
+    by_tokenizer *t = p ? by_tokenizer_load(decoder) : NULL;
+    by_status s = t ? base_dir_make(temp) : base_error_status();
+    if (s == BY_OK)
+        s = by_model_save_with(m, temp, spec);
+    if (s == BY_OK)
+        s = by_processor_save(p, temp);
+    if (s == BY_OK)
+        s = by_tokenizer_save(t, temp);
+    if (s == BY_OK)
+        s = base_rename(temp, out);
+    if (s != BY_OK && temp)
+        base_dir_remove(temp);
+    by_tokenizer_free(t);
+    by_processor_free(p);
+    base_free(temp);
+    return s;
+}
+
+static by_status join(const convert_options *o, const char *encoder, const char *out, bool typed)
+{
+    const by_save_spec as = {.shard_bytes = o->shard ? o->shard : -1, .dtype = typed ? o->dtype : BY_F32};
+    char *decoder = cli_model_dir(o->decoder);
+    by_device *d = decoder ? by_device_open("cpu", 0) : NULL;
+    by_model *m = d ? by_model_join(d, encoder, decoder, 0) : NULL;
+    by_status s = m ? BY_OK : base_error_status();
+    if (s == BY_OK && base_file_exists(out))
+        s = base_fail(BY_ERR_IO, "%s: a file is in the way", out);
+    if (s == BY_OK && !o->dry_run)
+        s = write_joined(m, encoder, decoder, out, &as);
+    if (s == BY_OK)
+        printf("%s %s: %s, %s parameters; banyan finetune --task caption trains it\n",
+               o->dry_run ? "would write" : "wrote", out, by_model_title(m),
+               cli_count_text((double)by_params_elements(by_model_params(m))).s);
+    by_model_free(m);
+    by_device_free(d);
+    base_free(decoder);
+    return s;
+}
+
 /* A run folder stands for the model in it; anything else is opened as it is. */
 static char *input(const char *path)
 {
@@ -175,11 +225,12 @@ static int run(int argc, char **argv)
     char *in = input(args.items[0]);
     cli_progress_start(&bar);
     const bool merges = in && (o.merge || has_adapter(in));
-    by_status s = !in      ? base_error_status()
-                  : merges ? merge(&o, in, out, typed)
-                           : by_weights_convert(in, out, &spec, &report);
+    by_status s = !in         ? base_error_status()
+                  : merges    ? merge(&o, in, out, typed)
+                  : o.decoder ? join(&o, in, out, typed)
+                              : by_weights_convert(in, out, &spec, &report);
     cli_progress_end(&bar);
-    code = s != BY_OK ? cli_fail(NULL) : merges ? CLI_OK : print_report(&o, out, &report, typed);
+    code = s != BY_OK ? cli_fail(NULL) : merges || o.decoder ? CLI_OK : print_report(&o, out, &report, typed);
     base_free(in);
     cli_args_free(&args);
     return code;
@@ -209,12 +260,18 @@ const cli_verb cli_convert = {
         "mapped file, if OUT ends with .bin), and from these to an ARPA file if OUT ends with .arpa or "
         ".arpa.gz.\n"
         "\n"
+        "With --decoder, IN is a model of pictures that becomes the encoder of a model of captions. Its "
+        "attention to "
+        "pictures is new and has to be trained.\n"
+        "\n"
         "An adapter (--merge, or IN is a folder with adapter_config.json) is added to the weights of its "
         "model; OUT is "
         "then a model without an adapter that computes the same.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
                 "# a model without an adapter from one with\n"
                 "banyan convert gpt2 merged --merge runs/adapter\n"
+                "# a model that can learn to write captions\n"
+                "banyan convert vit-base-patch16-224 captioner --decoder gpt2\n"
                 "# files of at most five gigabytes\n"
                 "banyan convert big big-shards --shard-size 5GB\n"
                 "banyan convert pytorch_model.bin model.safetensors\n"

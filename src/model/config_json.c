@@ -436,8 +436,11 @@ by_status model_config_read(by_model *m, const char *dir, const by_model_spec *s
     char *path = base_path_join(dir, "config.json");
     m->json = path ? base_json_load(path) : NULL;
     base_free(path);
-    if (!m->json)
-        return base_error_status();
+    return m->json ? model_config_take(m, spec) : base_error_status();
+}
+
+by_status model_config_take(by_model *m, const by_model_spec *spec)
+{
     if (!cJSON_IsObject(m->json))
         return base_fail(BY_ERR_FORMAT, "config.json is not an object");
     BY_TRY(find_arch(m));

@@ -45,6 +45,7 @@ void model_strings_free(char **names, int count); /* frees a list of heap string
 enum { MODEL_MAX_LABELS = 1 << 20 };
 /* Sets arch, config, json, task, labels and token ids from DIR/config.json. */
 by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec);
+by_status model_config_take(by_model *m, const by_model_spec *spec); /* the same from m->json */
 /* Returns the configuration to save with weights of that type, or NULL if allocation fails. */
 cJSON *model_config_json(const by_model *m, by_dtype dtype);
 bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative id becomes null */

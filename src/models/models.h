@@ -528,6 +528,10 @@ typedef struct arch_vit_config {
 by_status arch_vit_check(const void *config);
 by_pictures arch_vit_pictures(const void *config);
 extern const arch_key arch_vit_keys[];
+
+/* The configuration of a model that writes captions with this encoder and this decoder, whose own configurations are copied. The caller
+ * owns it; NULL on failure. */
+cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder);
 extern const by_input_info arch_picture_inputs[]; /* "pixel_values" alone */
 /* The input "pixel_values" (B, Ch, H, W) -> (B, T, C) after the last norm, in the present scope. source: it is the encoder of
  * another model. */

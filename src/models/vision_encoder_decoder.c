@@ -95,6 +95,25 @@ static bool write(cJSON *json, const void *config)
            put_default(json, "tie_word_embeddings", cJSON_CreateFalse());
 }
 
+static bool put_copy(cJSON *json, const char *key, const cJSON *part)
+{
+    return base_json_put(json, key, cJSON_Duplicate(part, true));
+}
+
+cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder)
+{
+    cJSON *json = cJSON_CreateObject();
+    if (json && base_json_put(json, "model_type", cJSON_CreateString("vision-encoder-decoder")) &&
+        base_json_put(json, "is_encoder_decoder", cJSON_CreateTrue()) && put_copy(json, "encoder", encoder) &&
+        put_copy(json, "decoder", decoder) && put_default(json, "tie_word_embeddings", cJSON_CreateFalse()) &&
+        base_json_put(cJSON_GetObjectItemCaseSensitive(json, "decoder"), "is_decoder", cJSON_CreateTrue()) &&
+        base_json_put(cJSON_GetObjectItemCaseSensitive(json, "decoder"), "add_cross_attention",
+                      cJSON_CreateTrue()))
+        return json;
+    cJSON_Delete(json);
+    return NULL;
+}
+
 /* ---- the model ----------------------------------------------------------------------------------- */
 
 /* pixels (B, Ch, H, W) -> (B, S, C), of the decoder's width. */

@@ -136,4 +136,25 @@ run attention told filters.png --target "many small filters" --layer 0 --head 1 
 check words-that-are-given is_png words.png
 run attention told filters.png --json --threads 1
 check words-as-numbers works '"tokens":\["a","few","filters","</s>"\]'
+
+# ---- an encoder and a decoder ---------------------------------------------------------------------------------------------------
+printf 'many small squares\na few filters\nan orange map\n' >captions.txt
+run train --model gpt2 --data captions.txt --eval-data captions.txt --tokenizer bpe:300 --layers 2 --heads 2 --width 24 --context 32 \
+    --batch-size 2 --max-steps 3 --threads 1 --quiet --out writer
+head -n 2 pairs.tsv >two.tsv
+tail -n 1 pairs.tsv >>two.tsv
+run convert teacher joined --decoder writer
+check parts-are-joined works 'Vision encoder-decoder'
+run inspect joined
+check widths-are-joined works 'enc_to_dec_proj'
+run finetune joined --task caption --data two.tsv --eval two.tsv --max-steps 100 --learning-rate 1e-2 --batch-size 2 --threads 1 \
+    --quiet --json --out joined-told
+check joined-model-learns works '"exact":1'
+run caption joined-told look.svg.png --threads 1
+check joined-model-writes works 'an orange map'
+run convert teacher wrong --decoder teacher
+check decoder-of-no-texts fails 1 'no language model'
+run convert writer wrong --decoder writer
+check encoder-of-no-pictures fails 1 'reads no pictures'
+check nothing-is-left [ ! -e wrong ]
 exit $failed
