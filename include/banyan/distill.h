@@ -28,7 +28,9 @@ typedef enum by_distill_kind {
     BY_DISTILL_TRANSLATE, /* pairs of texts, as by_train_run: word by word, or with `sequence` */
     BY_DISTILL_KINDS
 } by_distill_kind;
-BY_API const char *by_distill_name(by_distill_kind kind); /* "auto", "text", ... */
+/* The name of a kind: "auto", "text", ...; "?" for no kind. */
+BY_API const char *by_distill_name(by_distill_kind kind);
+/* Finds a kind by its name. False, without writing, if there is none of this name or it is NULL. */
 BY_API bool by_distill_find(const char *name, by_distill_kind *out);
 
 /* Sets the weights of a published recipe: "distilbert", "tinybert", "minilm". kind: what is learnt, not AUTO. An unknown name is

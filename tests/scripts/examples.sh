@@ -81,6 +81,7 @@ set -- --threads 1 --quiet
     cat "$tmp/log" >&2
     exit 1
 }
+check "distill from C" "$examples/distill" "$tmp/classify" "$tmp/labels.tsv" "$tmp/labels.tsv" "$tmp/student"
 # predicts NAME MODEL PATTERN TEXT...: the example prints a line that matches.
 predicts() {
     local name=$1 model=$2 pattern=$3
