@@ -492,6 +492,7 @@ static by_status take_best(tuning *t)
     if (!m)
         return base_error_status();
     free_passes(t);
+    by_model_set_pad(m, by_model_pad(t->model)); /* of the rows that were made */
     by_model_free(t->model);
     t->model = t->eval.list.model = t->eval.list.rows.model = m;
     t->eval.mismatched.model = t->eval.mismatched.rows.model = m;

@@ -528,6 +528,10 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
         ok = model_config_put_token(json, "eos_token_id", m->eos);
     if (ok && tokens && !m->json && !arch_has(m->arch, ARCH_ROLE_PAD) && m->pad != m->arch->tokens.pad)
         ok = model_config_put_token(json, "pad_token_id", m->pad);
+    /* The reference library needs it to find the last token of a row, from which a decoder predicts the label. */
+    if (ok && tokens && m->json && m->task == BY_TASK_CLASSIFY && !arch_has(m->arch, ARCH_ROLE_PAD) &&
+        m->pad != token_in(m, "pad_token_id", m->arch->tokens.pad))
+        ok = model_config_put_token(json, "pad_token_id", m->pad);
     if (ok && m->task == BY_TASK_SEQ2SEQ)
         ok = model_config_put_token(json, "decoder_start_token_id", m->start) &&
              model_config_put_token(json, "pad_token_id", m->pad) &&

@@ -399,6 +399,7 @@ static by_status take_best(tuning *t)
         return base_error_status();
     by_passes_free(t->passes);
     by_trainer_free(t->trainer);
+    by_model_set_pad(m, by_model_pad(t->model)); /* of the rows that were made */
     by_model_free(t->model);
     t->trainer = NULL;
     t->model = t->eval.model = t->eval.rows.model = m;
