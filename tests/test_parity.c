@@ -329,6 +329,18 @@ static void test_adapters(void **state)
     expect_equal("tune-gpt2-dora", BY_BF16);
 }
 
+/* Recurrent layers and additive attention: outputs, states and every gradient. */
+static void test_recurrent(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"recurrent-rnn", "recurrent-lstm", "recurrent-gru",
+                                        "attention-additive"};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        expect_equal(cases[i], BY_F32);
+        expect_equal(cases[i], BY_F64);
+    }
+}
+
 /* Losses of preferences, policies and students: per row, with what is watched, and every gradient. */
 static void test_alignment(void **state)
 {
@@ -745,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_encoder_decoders),
         cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_recurrent),
         cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_not_run),

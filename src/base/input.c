@@ -399,8 +399,12 @@ static bool ends_at(const char *path, size_t n, const char *ending)
 
 size_t base_input_stem(const char *path)
 {
+    static const char *const endings[] = {".gz", ".zst", ".xz", ".bz2"};
     const size_t n = strlen(path);
-    return ends_at(path, n, ".gz") ? n - 3 : ends_at(path, n, ".zst") ? n - 4 : n;
+    for (int i = 0; i < BY_COUNT(endings); i++)
+        if (ends_at(path, n, endings[i]))
+            return n - strlen(endings[i]);
+    return n;
 }
 
 bool base_input_ends(const char *path, const char *ending)

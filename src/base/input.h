@@ -37,10 +37,10 @@ void base_lines_close(base_lines *l);                /* the zero state is a no-o
 /* Returns the name for messages: "the input" for "-". */
 const char *base_input_name(const char *path);
 
-/* Returns true if the path ends with `ending`, ignoring a ".gz" or ".zst" after it. */
+/* Returns true if the path ends with `ending`, ignoring the ending of a compressed file after it. */
 bool base_input_ends(const char *path, const char *ending);
 
-/* Returns the length of the path without a final ".gz" or ".zst". */
+/* Returns the length of the path without a final ".gz", ".zst", ".xz" or ".bz2"; the last two are recognised and then refused. */
 size_t base_input_stem(const char *path);
 
 #endif

@@ -196,6 +196,13 @@ check "counts that do not fit are refused" fails 1 'fewer n-grams than the heade
 head -c 100000 "$tmp/held-in.arpa" >"$tmp/cut.arpa"
 run score "$tmp/cut.arpa" "$tmp/held"
 check "a cut ARPA file is refused" fails 1 'cut.arpa: line'
+for kind in zst xz bz2; do
+    train --order 2 --out "$tmp/packed" --overwrite --arpa "$tmp/packed.arpa.$kind"
+    check "an ARPA file is not written as .$kind" fails 1 "packed.arpa.$kind: ARPA files are written plain or as .gz"
+done
+xz -c "$tmp/held-in.arpa" >"$tmp/packed.arpa.xz"
+run inspect "$tmp/packed.arpa.xz"
+check "one that is compressed otherwise names the program that unpacks it" fails 1 'compressed with xz'
 run generate "$tmp/missing.arpa"
 check "a missing one is named" fails 1 'missing.arpa: no such file'
 exit $failed
