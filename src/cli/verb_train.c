@@ -40,13 +40,14 @@ static const cli_option options[] = {
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
              "sparse-transformer, transfo-xl, xlnet, reformer, imagegpt, image-transformer, vit, deit, clip, "
-             "rnn, lstm, "
+             "vision-encoder-decoder, rnn, lstm, "
              "gru, rnn-seq2seq, ngram",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
      .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
              "wt103-base, wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: "
-             "cifar10, cifar10-dmol; encoders: small, "
+             "cifar10, cifar10-dmol; vit: small, base, large, grey28; deit: small, base, tiny-distilled, "
+             "...; encoders: small, "
              "base, large; rnn, lstm, gru: small, medium, large; rnn-seq2seq: small, base"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
@@ -94,9 +95,10 @@ static const cli_option options[] = {
      .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
              "as in 2017"},
     {CLI_AT(train_options, run.shape.patch), .name = "patch", CLI_RANGE(1, 4096),
-     .help = "vit: side of a patch in pixels (default: 16 for 224 pixels, 4 for 28 and 32)"},
+     .help = "vit, deit, clip, captions: side of a patch in pixels (default: 16 for 224 pixels, 4 for 28 and "
+             "32)"},
     {CLI_AT(train_options, run.shape.channels), .name = "channels", CLI_RANGE(1, 3),
-     .help = "vit: channels of the pictures, 1 or 3 (default: those of the data)"},
+     .help = "vit, deit, clip, captions: channels of the pictures, 1 or 3 (default: those of the data)"},
     {CLI_AT(train_options, run.init_from), .name = "init-from", .value = "DIR",
      .help = "start from the weights of this model or run"},
 
@@ -104,9 +106,8 @@ static const cli_option options[] = {
      .help =
          "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
          "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json. "
-         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip: a "
-         "list of files "
-         "and captions",
+         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip and "
+         "vision-encoder-decoder: a list of files and captions",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
@@ -485,6 +486,10 @@ const cli_verb cli_train = {
         "# a Vision Transformer from scratch on the gzipped files of Fashion-MNIST\n"
         "banyan train --model vit --preset grey28 --data train-images-idx3-ubyte.gz --flip 0.5 --epochs 20 "
         "--out runs/fashion\n"
+        "# a DeiT that learns from this teacher, and a model that writes captions\n"
+        "banyan train --model deit --preset tiny-distilled --teacher runs/fashion --data "
+        "train-images-idx3-ubyte.gz --out runs/student\n"
+        "banyan train --model vision-encoder-decoder --data pairs.tsv --image-size 64 --out runs/captions\n"
         "# models of pixels of the same pictures\n"
         "banyan train --model imagegpt --data train-images-idx3-ubyte.gz --colours 32 --out runs/igpt\n"
         "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out "

@@ -46,7 +46,9 @@ typedef struct train_picture_run {
 /* Opens data, model and everything else, up to train_loop_begin (picture_setup.c). */
 by_status train_picture_set_up(train_picture_run *r, const train_client *client);
 by_status train_picture_load(void *self, const char *dir);
-by_status train_picture_record(void *self, train_record *out);
+by_status train_picture_record(void *self, train_record *out); /* picture_record.c */
+/* The shape that the spec asks for. What it leaves open follows from the data, unless a preset of its own size is named. */
+by_status train_picture_shape(const train_picture_run *r, by_model_shape *out);
 /* A batch without values, to compile a step for. */
 by_batch train_picture_like(const train_picture_run *r);
 by_status train_picture_make_passes(train_picture_run *r);

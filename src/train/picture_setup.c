@@ -124,8 +124,7 @@ static int usual_patch(int size)
     return 1;
 }
 
-/* The shape that the spec asks for. What it leaves open follows from the data, unless a preset of its own size is named. */
-static by_status choose_shape(const train_picture_run *r, by_model_shape *out)
+by_status train_picture_shape(const train_picture_run *r, by_model_shape *out)
 {
     const by_run_spec *s = &r->spec;
     *out = s->shape;
@@ -187,7 +186,7 @@ static by_status make_model(train_picture_run *r)
     spec.labels = by_picture_set_classes(r->set);
     if (r->task != BY_TASK_CLASSIFY && !(r->tokenizer = train_caption_tokenizer(&r->spec, r->set)))
         return base_error_status();
-    BY_TRY(choose_shape(r, &shape));
+    BY_TRY(train_picture_shape(r, &shape));
     r->model = by_model_new(r->device, r->spec.family, &shape, &spec);
     BY_TRY(r->model ? name_labels(r) : base_error_status());
     if (r->tokenizer)
@@ -372,140 +371,6 @@ static by_status choose_sources(train_picture_run *r)
     if (r->tokenizer && (s->images.augment.mixup > 0 || s->images.augment.cutmix > 0))
         return base_fail(BY_ERR_ARGUMENT, "mixup and cutmix are for classes; captions cannot be mixed");
     return by_augment_check(&s->images.augment);
-}
-
-/* ---- run.json ------------------------------------------------------------------------------------ */
-
-static void record_texts(const train_picture_run *r, train_record *out)
-{
-    static const char *const schedules[] = {"constant", "linear", "cosine", "inverse-sqrt"};
-    static const char *const optimizers[] = {"adamw", "sgd", "adafactor"};
-    const by_run_spec *s = &r->spec;
-    train_record_text(out, "banyan", by_version(), TRAIN_FREE);
-    train_record_text(out, "command", s->command, TRAIN_FREE);
-    train_record_text(out, "recipe", s->recipe, TRAIN_FREE);
-    train_record_text(out, "device", by_device_description(r->device), TRAIN_FREE);
-    train_record_text(out, "family", by_model_family(r->model), TRAIN_SAME);
-    train_record_text(out, "class", by_model_class(r->model), TRAIN_SAME);
-    train_record_text(out, "model", s->init_from, TRAIN_FREE);
-    train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
-    train_record_text(out, "optimizer", optimizers[s->optimizer.kind], TRAIN_SAME);
-    train_record_text(out, "schedule", schedules[s->schedule.kind], TRAIN_SAME);
-    train_record_text(out, "lora", s->lora, TRAIN_SAME);
-    train_record_text(out, "teacher", s->images.teacher, TRAIN_SAME);
-    train_record_text(out, "distillation",
-                      !s->images.teacher       ? NULL
-                      : s->images.soft_teacher ? "soft"
-                                               : "hard",
-                      TRAIN_SAME);
-    train_record_text(out, "weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME);
-    train_record_text(out, "freeze", r->tuning ? r->tuning->freeze : NULL, TRAIN_SAME);
-    out->data = s->data;
-    out->data_count = s->data_count;
-}
-
-static void record_augment(const by_augment *a, train_record *out)
-{
-    const struct {
-        const char *key;
-        double value;
-    } all[] = {{"crop_scale_min", a->crop_scale[0]},
-               {"crop_scale_max", a->crop_scale[1]},
-               {"crop_padding", a->crop_padding},
-               {"flip", a->flip},
-               {"randaugment_layers", a->layers},
-               {"randaugment_magnitude", a->magnitude},
-               {"randaugment_std", isinf(a->magnitude_std) ? -1 : a->magnitude_std},
-               {"randaugment_probability", a->probability},
-               {"randaugment_increasing", a->increasing},
-               {"brightness", a->brightness},
-               {"contrast", a->contrast},
-               {"saturation", a->saturation},
-               {"hue", a->hue},
-               {"erase", a->erase},
-               {"mixup", a->mixup},
-               {"cutmix", a->cutmix}};
-    for (int i = 0; i < BY_COUNT(all); i++)
-        train_record_number(out, all[i].key, all[i].value, TRAIN_SAME);
-}
-
-static double rounded(double x)
-{
-    return round(x * 1e6) / 1e6; /* a float */
-}
-
-static void record_numbers(const train_picture_run *r, const by_model *m, train_record *out)
-{
-    const by_run_spec *s = &r->spec;
-    by_pictures reads;
-    by_model_pictures(m, &reads);
-    const struct {
-        const char *key;
-        double value;
-        train_rule rule;
-    } all[] = {
-        {"parameters", (double)by_params_elements(by_model_params(r->model)), TRAIN_FREE},
-        {"first_steps", (double)r->loop.first_steps, TRAIN_FREE},
-        {"layers", by_model_layers(m), TRAIN_SAME},
-        {"heads", by_model_heads(m), TRAIN_SAME},
-        {"width", by_model_width(m), TRAIN_SAME},
-        {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), TRAIN_SAME},
-        {"dropout", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT)), TRAIN_SAME},
-        {"drop_path", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROP_PATH)), TRAIN_SAME},
-        {"patch", reads.patch, TRAIN_SAME},
-        {"channels", reads.channels, TRAIN_SAME},
-        {"classes", by_model_labels(m), TRAIN_SAME},
-        {"caption_length", r->length, TRAIN_SAME},
-        {"vocab", r->tokenizer ? by_model_vocab(m) : 0, TRAIN_SAME},
-        {"image_height", r->source.height, TRAIN_SAME},
-        {"image_width", r->source.width, TRAIN_SAME},
-        {"batch", s->batch, TRAIN_SAME},
-        {"accumulate", s->accumulate, TRAIN_SAME},
-        {"steps", (double)s->steps, r->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-        {"seed", (double)s->seed, TRAIN_SAME},
-        {"learning_rate", s->schedule.rate, TRAIN_SAME},
-        {"min_learning_rate", s->schedule.min_rate, TRAIN_SAME},
-        {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-        {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-        {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-        {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-        {"momentum", s->optimizer.momentum, TRAIN_SAME},
-        {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-        {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
-        {"layer_decay", r->tuning && r->tuning->layer_decay > 0 ? r->tuning->layer_decay : 1, TRAIN_SAME},
-        {"label_smoothing", s->label_smoothing, TRAIN_SAME},
-        {"average_decay", s->images.average, TRAIN_SAME},
-        {"eval_fraction", s->eval_fraction, TRAIN_SAME},
-        {"train_pictures", (double)r->train.count, TRAIN_SAME},
-        {"eval_pictures", (double)r->held.count, TRAIN_SAME},
-        {"data_fingerprint", (double)(by_picture_set_fingerprint(r->set) >> 12), TRAIN_SAME},
-    };
-    for (int i = 0; i < BY_COUNT(all); i++)
-        train_record_number(out, all[i].key, all[i].value, all[i].rule);
-}
-
-/* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
-by_status train_picture_record(void *self, train_record *out)
-{
-    const train_picture_run *r = self;
-    by_model *asked = NULL;
-    if (r->loop.last && !r->spec.init_from) {
-        by_model_shape shape;
-        BY_TRY(choose_shape(r, &shape));
-        asked = by_model_new(r->device, r->spec.family, &shape,
-                             &(by_model_spec){.blank = true,
-                                              .task = r->task,
-                                              .problem = r->task == BY_TASK_CLASSIFY ? BY_PROBLEM_ONE_LABEL
-                                                                                     : BY_PROBLEM_DEFAULT,
-                                              .labels = by_picture_set_classes(r->set)});
-        if (!asked)
-            return base_error_status();
-    }
-    record_texts(r, out);
-    record_numbers(r, asked ? asked : r->model, out);
-    record_augment(&r->spec.images.augment, out);
-    by_model_free(asked);
-    return BY_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
