@@ -137,6 +137,21 @@ check words-that-are-given is_png words.png
 run attention told filters.png --json --threads 1
 check words-as-numbers works '"tokens":\["a","few","filters","</s>"\]'
 
+# ---- texts and pictures in one space ---------------------------------------------------------------------------------------------
+run train --model clip --data pairs.tsv --eval-data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 \
+    --learning-rate 3e-3 --max-steps 60 --threads 1 --quiet --json --out both
+check pairs-are-learned works '"accuracy":1'
+run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --top 1 --threads 1
+check labels-in-words works '^an orange map'
+run embed both positions.png filters.png look.svg.png --search "an orange map" --top 1 --threads 1
+check search-by-words works 'look.svg.png'
+run embed both "many small squares" "an orange map" --search positions.png --top 1 --threads 1
+check search-by-a-picture works 'many small squares'
+run attention both filters.png -o look.png --threads 1
+check looks-of-the-picture-tower works '1 layers of 2 heads'
+run classify both look.svg.png --labels "a,,b" --threads 1
+check empty-label fails 1 'label 2'
+
 # ---- an encoder and a decoder ---------------------------------------------------------------------------------------------------
 printf 'many small squares\na few filters\nan orange map\n' >captions.txt
 run train --model gpt2 --data captions.txt --eval-data captions.txt --tokenizer bpe:300 --layers 2 --heads 2 --width 24 --context 32 \
