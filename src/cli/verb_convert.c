@@ -169,7 +169,7 @@ static by_status join(const convert_options *o, const char *encoder, const char 
     if (s == BY_OK)
         printf("%s %s: %s, %s parameters; banyan finetune --task caption trains it\n",
                o->dry_run ? "would write" : "wrote", out, by_model_title(m),
-               cli_count_text((double)by_params_elements(by_model_params(m))).s);
+               cli_count_text(by_params_elements(by_model_params(m))).s);
     by_model_free(m);
     by_device_free(d);
     base_free(decoder);
