@@ -42,6 +42,12 @@ mv "$tmp/why" "$tmp/steps"
 check "preferences are measured" grep -q '^dpo step 6 of 6  loss .*  rewards/accuracies 1' "$tmp/steps"
 check "the aligned adapter opens" "$BANYAN" generate "$tmp/aligned/dpo" --prompt "say 3 " -n 4 --threads 1
 
+# Rewards from a C function: the first ten steps are compared with the last ten.
+printf 'static\nreturn\nby_status\nconst\n' >"$tmp/prompts"
+check "learn from rewards from C" "$examples/grpo" "$tmp/run/best" "$tmp/prompts" "$tmp/rewarded" 60
+mv "$tmp/why" "$tmp/steps"
+check "rewards rise" awk '/^step / { if ($2 <= 10) first += $4; if ($2 > 50) last += $4 } END { exit !(last > 1.5 * first) }' "$tmp/steps"
+
 # A model with a memory reads line after line; each is rated by what came before.
 "$BANYAN" train --model transfo-xl --data "$tmp/text" --tokenizer byte --out "$tmp/xl" --layers 2 --heads 2 --width 32 \
     --context 32 --memory 32 --batch-size 8 --max-steps 30 --warmup-steps 5 --quiet >"$tmp/log" 2>&1 || cat "$tmp/log" >&2

@@ -1,0 +1,118 @@
+#!/bin/bash
+# Reinforcement learning for text from the command line: a reward that can be checked is learned, commands that misbehave do no harm,
+# and runs that are killed end with the same bytes.
+. "$(dirname "$0")/lib/common.sh"
+own_folder
+cd "$tmp" || exit 1
+
+# A model of characters that has seen digits in order.
+awk 'BEGIN { for (i = 0; i < 600; i++) print (i * 7919) % 100 "=" int(i / 7) % 10 }' >text
+awk 'BEGIN { for (i = 0; i < 40; i++) printf "{\"prompt\": \"%d=\", \"answer\": \"%d\"}\n", (i * 7919) % 100, i % 10 }' >prompts.jsonl
+"$BANYAN" train --data text --tokenizer char --out base --layers 1 --heads 2 --width 32 --context 16 --batch-size 8 --max-steps 40 \
+    --warmup-steps 5 --threads 1 --quiet >log 2>&1 || {
+    echo "not ok a model to start from"
+    cat log >&2
+    exit 1
+}
+
+# align METHOD OUT OPTIONS...
+align() {
+    local method=$1 out=$2
+    shift 2
+    run align base/last --method "$method" --data prompts.jsonl --out "$out" --stop '\n' --max-new-tokens 6 --batch-size 4 \
+        --learning-rate 3e-3 --lr-scheduler constant --warmup-steps 0 --threads 1 --quiet "$@"
+}
+# measure NAME RUN: a measure of the last step.
+measure() { tail -n 1 "$2/metrics.jsonl" | sed -n "s|.*\"$1\": \\([-0-9.e]*\\).*|\\1|p"; }
+above() { awk "BEGIN { exit !(${1:-0} > $2) }"; }
+
+for method in grpo ppo rloo reinforce; do
+    align $method $method --reward 'regex:^7+$' --num-generations 8 --max-steps 40 --temperature 1 --beta 0.01
+    check "$method learns" works 'model:'
+    check "$method: answers are as wanted in the end" above "$(measure reward $method)" 0.6
+    check "$method: the divergence is measured" above "$(measure kl $method)" 0
+done
+check "measures have the names that people know" grep -q '"frac_reward_zero_std": .*"rewards/regex/mean": .*"entropy": .*"clip_ratio/region_mean": .*"completions/mean_length": ' grpo/metrics.jsonl
+check "PPO's, too" grep -q '"objective/kl": .*"objective/scores": .*"policy/approxkl_avg": .*"loss/value_avg": .*"val/ratio": ' ppo/metrics.jsonl
+check "answers are written down" grep -q '"step": 40, "prompt": "[0-9]*=", "answer": "7*", "expected": "[0-9]", "tokens": [2-7], "ended": ' grpo/samples.jsonl
+check "the reward is drawn" grep -q 'mean reward' grpo/loss.svg
+
+# ---- commands ----
+printf '#!/bin/sh\nwhile read -r line; do case $line in *7*) echo 1;; *) echo 0;; esac; done\n' >good
+printf '#!/bin/sh\nwhile read -r line; do [ -e crashed ] || { : >crashed; exit 1; }; echo 0.5; done\n' >once
+printf '#!/bin/sh\nsleep 1000\n' >hangs
+printf '#!/bin/sh\nwhile read -r line; do echo "reward: 1"; done\n' >talks
+chmod +x good once hangs talks
+align grpo c1 --reward command:./good --reward-format text --max-steps 30
+check "a command rewards" above "$(measure reward c1)" 0.8
+align grpo c2 --reward command:./once --reward-processes 1 --max-steps 2
+check "a crash is survived" works 'model:'
+check "and counted" [ "$(measure reward_failures/crashes c2)" = 1 ]
+align grpo c3 --reward command:./hangs --reward-timeout 0.1 --reward-retries 0 --max-steps 2
+check "a command that hangs is named" fails 1 './hangs" gave no number for answer .* in 1 attempts: no line within 0.1 s'
+check "a run that did not begin leaves nothing" [ ! -e c3 ]
+align grpo c4 --reward command:./talks --max-steps 2
+check "so is one that prints nonsense" fails 1 'in 3 attempts: it printed no number but "reward: 1"'
+align grpo c5 --reward command:./talks --reward-retries 0 --reward-fallback -1 --max-steps 2
+check "a fallback takes its place" works 'model:'
+check "and is counted" [ "$(measure reward_failures/fallbacks c5)" = 64 ]
+# A command fails in the middle of a run: what was learned is kept.
+printf '#!/bin/sh\nwhile read -r line; do [ -e broken ] && exit 1; echo 0.5; done\n' >breaks
+chmod +x breaks
+align grpo c6 --reward command:./breaks --max-steps 4 --save-steps 2
+sha256sum <c6/last/model.safetensors >before
+: >broken
+align grpo c6 --reward command:./breaks --max-steps 8 --save-steps 2
+check "a command that breaks later ends the run" fails 1 'ended with status 1'
+check "whose last checkpoint stays" cmp before <(sha256sum <c6/last/model.safetensors)
+rm broken
+align grpo c6 --reward command:./breaks --max-steps 8 --save-steps 2
+check "and goes on when it works again" works '^4 steps'
+for name in hangs good once talks breaks; do
+    check "no process of ./$name is left" [ -z "$(pgrep -f "^/bin/sh ./$name\$")" ]
+done
+
+# ---- resuming ----
+# The measures without what the clock decides.
+course() { sed 's/, "ms": [^,}]*//; s/, "tokens_per_s": [^,}]*//; s/, "speed[^,}]*//g' "$1/metrics.jsonl"; }
+same() {
+    local file
+    for file in model.safetensors last/optimizer.safetensors last/policy_state.json samples.jsonl; do
+        cmp "$1/$file" "$2/$file" || return 1
+    done
+    cmp <(course "$1") <(course "$2")
+}
+# killed OUT METHOD OPTIONS...: the run is killed again and again, and ends in the end.
+killed() {
+    local out=$1 method=$2 i pid
+    shift 2
+    for i in 1 2 3; do
+        (exec "$BANYAN" align base/last --method "$method" --data prompts.jsonl --out "$out" --stop '\n' --max-new-tokens 6 --batch-size 4 \
+            --learning-rate 3e-3 --lr-scheduler constant --warmup-steps 0 --threads 1 --quiet "$@" >killed.log 2>&1) &
+        pid=$!
+        sleep "0.$((RANDOM % 4 + 2))"
+        kill -9 $pid 2>/dev/null
+        wait $pid 2>/dev/null
+    done
+    align "$method" "$out" "$@"
+}
+options=(--reward sorted:partial --reward command:./good --max-steps 60 --save-steps 5 --sample-steps 1 --data pairs.jsonl)
+awk 'BEGIN { for (i = 0; i < 40; i++) printf "{\"prompt\": \"%d=\"}\n", 1000 + (i * 7919) % 9000 }' >pairs.jsonl
+for method in grpo ppo; do
+    align $method whole-$method "${options[@]}"
+    check "$method: a run for comparison" works 'model:'
+    killed parts-$method $method "${options[@]}"
+    check "$method: a run that was killed ends alike" same whole-$method parts-$method
+done
+check "with the critic" cmp whole-ppo/last/critic/model.safetensors parts-ppo/last/critic/model.safetensors
+
+# ---- refused ----
+align grpo bad
+check "no reward" fails 1 'no reward'
+align grpo bad --reward nothing
+check "an unknown reward" fails 1 '"nothing" is no reward'
+align grpo bad --reward json --reward-weights 1,2
+check "weights that do not fit" fails 2 'not 1 numbers'
+align grpo bad --reward model:base/last
+check "a model that does not judge" fails 1 'a reward model classifies texts'
+exit $failed
