@@ -265,6 +265,9 @@ by_status distill_begin(void *user, by_model *m, const char *from)
     r->terms.student = m;
     r->terms.teacher = r->spec.store ? NULL : r->teacher;
     r->result->layers = by_model_layers(m);
+    if (by_model_pad(r->teacher) <
+        0) /* rows of a decoder may be padded with another token, which they end before */
+        by_model_set_pad(r->teacher, by_model_pad(m));
     BY_TRY(make_projection(r, m, from));
     return r->spec.store ? open_store(r) : BY_OK;
 }
@@ -340,6 +343,7 @@ static train_lesson lesson_of(distill_run *r)
                           .loss_user = &r->terms,
                           .hidden = r->terms.layers != 0,
                           .scores = r->terms.attention != 0 || r->terms.relations != 0,
+                          .segments = by_model_languages(r->teacher) ? 0 : by_model_segments(r->teacher),
                           .prepare = prepare,
                           .update = distill_update,
                           .save = distill_save,

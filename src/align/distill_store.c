@@ -346,8 +346,10 @@ static by_status unpack(distill_store *s, const by_batch *b, const layout *l, in
             unpack_top(s->words + (size_t)t * each, l->width, s->top, x);
         else
             memcpy(x, s->words + (size_t)t * each, each * sizeof *x);
-    if (l->second)
+    if (l->second) {
+        memset(s->second + row * l->positions, 0, (size_t)l->positions * sizeof(float));
         memcpy(s->second + row * l->positions, s->words + n, n * sizeof(float));
+    }
     return BY_OK;
 }
 
@@ -356,14 +358,11 @@ static by_status unpack(distill_store *s, const by_batch *b, const layout *l, in
 /* What the teacher reads of a batch. */
 static by_batch question(const distill_store *s, const by_batch *b)
 {
-    static const char *const names[] = {"mask", "segments", "teacher_segments"};
+    const int32_t *own = by_batch_ids(b, "segments"), *other = by_batch_ids(b, "teacher_segments");
     by_batch q = by_batch_of(b->batch, b->seq, by_batch_ids(b, "tokens"));
     q.choices = b->choices;
-    for (int i = 0; i < BY_COUNT(names); i++)
-        if (i == 0 || by_model_segments(s->teacher))
-            by_batch_put_tokens(&q, i ? "segments" : names[0],
-                                by_batch_ids(b, names[i]) ? by_batch_ids(b, names[i])
-                                                          : by_batch_ids(&q, names[i]));
+    by_batch_put_tokens(&q, "mask", by_batch_ids(b, "mask"));
+    by_batch_put_tokens(&q, "segments", by_model_segments(s->teacher) ? (own ? own : other) : NULL);
     return q;
 }
 

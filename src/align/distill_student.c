@@ -178,8 +178,9 @@ static by_status check_student(const distill_run *r, const by_model *student)
         return base_fail(BY_ERR_UNSUPPORTED,
                          "a %s and a %s read their batches differently: one cannot teach the other",
                          by_model_title(t), by_model_title(student));
-    if (by_model_carries(student) || by_model_carries(t))
-        return base_fail(BY_ERR_UNSUPPORTED, "models that carry a state from text to text are not distilled");
+    if (r->kind == BY_DISTILL_TEXT && (by_model_carries(student) || by_model_carries(t)))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "models that carry a state from text to text learn no text from each other");
     if (scores && by_model_is_pair(t))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "attention is compared in models of one stack, not in encoder-decoders");

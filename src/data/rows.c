@@ -300,6 +300,8 @@ static by_status shape_batch(const data_rows *r, int height, int seq, data_row_b
     out->batch.choices = by_model_task(r->model) == BY_TASK_CHOICE ? r->spec.together : 0;
     by_batch_put_tokens(&out->batch, "mask", masked ? out->cells + plane : NULL);
     by_batch_put_tokens(&out->batch, "segments", segmented ? out->cells + 2 * plane : NULL);
+    by_batch_put_tokens(&out->batch, "teacher_segments",
+                        !segmented && r->spec.teacher_segments > 1 ? out->cells + 2 * plane : NULL);
     return BY_OK;
 }
 
@@ -316,7 +318,7 @@ by_status data_rows_batch(const data_rows *r, const int *rows, int count, int he
     for (int i = 0; i < count; i++)
         longest = BY_MAX(longest, r->list[rows[i]].count);
     height = BY_MAX(height, count);
-    const int seq = data_rows_bucket(longest, r->spec.limit), most = by_model_segments(r->model) - 1;
+    const int seq = data_rows_bucket(longest, r->spec.limit), most = BY_MAX(by_model_segments(r->model), r->spec.teacher_segments) - 1;
     const int outside = by_model_pads_left(r->model) ? PADDING_SEGMENT : 0;
     BY_TRY(shape_batch(r, height, seq, out));
     out->rows = count;

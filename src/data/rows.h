@@ -12,6 +12,7 @@ typedef struct data_rows_spec {
     bool windows;
     int overlap;  /* tokens that a window shares with the previous one */
     bool offsets; /* record the byte range of each token */
+    int teacher_segments; /* above 1, where the model tells no segments apart: batches have them as "teacher_segments" */
     int together; /* consecutive examples that stay in one batch: choices. 0: 1 */
 } data_rows_spec;
 

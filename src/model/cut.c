@@ -5,14 +5,14 @@
 #include "graph/graph.h"
 #include "model/model.h"
 
-/* The first component of a name that is a number: "encoder.layer.11.output" -> 11, the prefix "encoder.layer." and the rest
+/* The first component of a name, but the last, that is a number: "encoder.layer.11.output" -> 11, the prefix "encoder.layer." and the rest
  * ".output". Returns false if there is none. */
 static bool split(const char *name, int *prefix, long *number, const char **rest)
 {
     for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
         char *end;
         *number = strtol(at + 1, &end, 10);
-        if (end > at + 1 && (*end == '.' || !*end)) {
+        if (end > at + 1 && *end == '.') {
             *prefix = (int)(at + 1 - name);
             *rest = end;
             return true;
@@ -79,6 +79,27 @@ static by_status check_layers(const by_model *m, const int *layers, int count)
     return BY_OK;
 }
 
+/* Lists of config.json with an entry for each layer. */
+static by_status cut_lists(cJSON *json, int of, const int *layers, int count)
+{
+    cJSON *item;
+    cJSON_ArrayForEach(item, json)
+    {
+        if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) != of || of < 2)
+            continue;
+        cJSON *list = cJSON_CreateArray();
+        for (int i = 0; list && i < count; i++)
+            cJSON_AddItemToArray(list, cJSON_Duplicate(cJSON_GetArrayItem(item, layers[i]), true));
+        if (!list || cJSON_GetArraySize(list) != count)
+            return base_fail(BY_ERR_MEMORY, "out of memory");
+        cJSON *old = item->child;
+        item->child = list->child;
+        list->child = old;
+        cJSON_Delete(list);
+    }
+    return BY_OK;
+}
+
 static by_status copy_names(const by_model *from, by_model *to)
 {
     if (!from->label_names)
@@ -103,6 +124,7 @@ static by_status cut_into(by_model *to, const by_model *from, const int *layers,
     if (!to->config || (from->json && !to->json))
         return base_fail(BY_ERR_MEMORY, "out of memory");
     memcpy(to->config, from->config, a->config_size);
+    BY_TRY(cut_lists(to->json, by_model_layers(from), layers, count));
     if (!arch_config_set(a, to->config, ARCH_ROLE_LAYERS, count))
         return base_fail(BY_ERR_UNSUPPORTED, "no layers can be taken out of a %s", a->title);
     arch_config_set(a, to->config, ARCH_ROLE_DECODER_LAYERS, count);

@@ -296,6 +296,7 @@ static by_status open_tasks(tuning *t)
 {
     BY_TRY(train_task_number(t->model, &t->examples));
     BY_TRY(train_task_open(&t->train, &t->examples, t->model, t->tokenizer, &t->spec.work));
+    t->train.rows.spec.teacher_segments = t->lesson ? t->lesson->segments : 0;
     if (!t->has_eval)
         return BY_OK;
     BY_TRY(train_task_number(t->model, &t->eval_examples));

@@ -18,6 +18,7 @@ typedef struct train_lesson {
     by_loss_fn loss; /* of training; evaluations have the model's own */
     void *loss_user;
     bool hidden, scores; /* outputs that it reads */
+    int segments;        /* that a teacher tells apart: see data_rows_spec */
     /* Changes the arrays of a batch. compiles: only their shapes count. */
     by_status (*prepare)(void *user, by_batch *b, bool compiles);
     by_status (*update)(void *user, double rate, int64_t step); /* the model has been updated; step from 0 */

@@ -75,6 +75,11 @@ fly=$(field train_loss)
 run distill "$tmp/c" --data "$tmp/train.tsv" --out "$tmp/kept" --epochs 2 --store-logits "$@"
 check stored-logits-are-the-same near "$fly" "$(field train_loss)"
 check stored-logits-lie-in-the-folder [ -s "$tmp/kept/teacher/logits.bin" ]
+run train --data "$tmp/text.txt" --tokenizer byte --layers 2 --heads 2 --width 32 --context 32 --batch-size 4 --max-steps 4 --threads 1 \
+    --out "$tmp/bytes" --quiet
+run finetune "$tmp/bytes" --data "$tmp/train.tsv" --out "$tmp/dc" --max-steps 20 "$@"
+run distill "$tmp/dc" --layers 2 --task-loss 0 --data "$tmp/train.tsv" --out "$tmp/dc-kept" --max-steps 2 --store-logits "$@"
+check stored-of-a-decoder near 0 "$(field train_loss)"
 size=$(wc -c <"$tmp/kept/teacher/logits.bin")
 check stored-once [ "$size" -lt 1000 ]
 run distill "$tmp/db" --data "$tmp/train.tsv" --out "$tmp/kept" --overwrite --epochs 2 --store-logits "$@"
