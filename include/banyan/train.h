@@ -111,6 +111,9 @@ BY_API by_pass *by_trainer_trained(const by_trainer *t);
 /* The pass of the last evaluation, to read its logits; NULL before. */
 BY_API by_pass *by_trainer_evaluated(const by_trainer *t);
 
+/* The pass of the last micro-batch, to read what its loss returned besides; NULL before. */
+BY_API by_pass *by_trainer_learnt(const by_trainer *t);
+
 /* The model that is trained. */
 BY_API by_model *by_trainer_model(const by_trainer *t);
 BY_API int64_t by_trainer_steps(const by_trainer *t);           /* updates so far */

@@ -333,6 +333,29 @@ void distill_record(void *user, train_record *out)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
 }
 
+/* The terms of the loss, without their weights. */
+by_status distill_measure(void *user, const by_trainer *t, by_report *report)
+{
+    static const char *const names[] = {"soft_loss",         "task_loss",
+                                        "cosine_loss",       "hidden_loss",
+                                        "layers_loss",       "attention_loss",
+                                        "relations_loss",    "vector_cosine_loss",
+                                        "vector_error_loss", "vector_similarity_loss"};
+    distill_run *r = user;
+    by_pass *p = by_trainer_learnt(t);
+    report->n_measures = 0;
+    report->measures = r->terms_now;
+    for (int i = 0; p && i < BY_COUNT(names) && report->n_measures < BY_METRICS_MAX; i++) {
+        const by_tensor *term = by_io_output(by_pass_io(p), names[i]);
+        float value;
+        if (!term)
+            continue;
+        BY_TRY(by_pass_read(p, term, &value));
+        r->terms_now[report->n_measures++] = (by_metric){names[i], (double)value};
+    }
+    return BY_OK;
+}
+
 static train_lesson lesson_of(distill_run *r)
 {
     return (train_lesson){.user = r,
@@ -347,7 +370,8 @@ static train_lesson lesson_of(distill_run *r)
                           .prepare = prepare,
                           .update = distill_update,
                           .save = distill_save,
-                          .record = distill_record};
+                          .record = distill_record,
+                          .measure = distill_measure};
 }
 
 /* ---- kinds of runs ----------------------------------------------------------------------------- */

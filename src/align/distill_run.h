@@ -21,6 +21,7 @@ typedef struct distill_run {
     distill_store *store;
     int32_t *dense; /* (B, T): targets of a batch whose rows were picked */
     size_t room;
+    by_metric terms_now[BY_METRICS_MAX]; /* of the last step before an evaluation */
     by_distill_result *result;
 } distill_run;
 
@@ -39,5 +40,6 @@ by_status distill_begin(void *user, by_model *m, const char *from);
 by_status distill_update(void *user, double rate, int64_t step);
 by_status distill_save(void *user, const char *dir);
 void distill_record(void *user, train_record *out);
+by_status distill_measure(void *user, const by_trainer *t, by_report *report);
 
 #endif

@@ -200,6 +200,7 @@ static by_status evaluate(void *self, by_report *p, double *score)
 {
     vectors *v = self;
     by_task_result now;
+    BY_TRY(distill_measure(v->r, v->trainer, p));
     BY_TRY(measure(v, &now));
     memcpy(v->metrics, now.metrics, sizeof v->metrics);
     p->eval_loss = now.loss;

@@ -176,6 +176,7 @@ static by_status evaluate(void *self, by_report *r, double *score)
 {
     tuning *t = self;
     by_task_result *v = &t->evaluation;
+    BY_TRY(train_lesson_measure(t->lesson, t->trainer, r));
     BY_TRY(train_task_evaluate(&t->eval, t->passes, NULL, v));
     r->eval_loss = v->loss;
     r->metrics = v->metrics;

@@ -24,6 +24,8 @@ typedef struct train_lesson {
     by_status (*update)(void *user, double rate, int64_t step); /* the model has been updated; step from 0 */
     by_status (*save)(void *user, const char *dir);             /* into a new checkpoint */
     void (*record)(void *user, train_record *out);              /* for run.json */
+    /* Measures of the last step, for the report of an evaluation. */
+    by_status (*measure)(void *user, const by_trainer *t, by_report *r);
 } train_lesson;
 
 /* by_train_run and by_finetune_run with a lesson, or without one (NULL). init_from or model names the directory that has the tokenizer;
@@ -48,6 +50,10 @@ static inline by_status train_lesson_update(const train_lesson *l, double rate, 
 static inline by_status train_lesson_save(const train_lesson *l, const char *dir)
 {
     return l && l->save ? l->save(l->user, dir) : BY_OK;
+}
+static inline by_status train_lesson_measure(const train_lesson *l, const by_trainer *t, by_report *r)
+{
+    return l && l->measure ? l->measure(l->user, t, r) : BY_OK;
 }
 static inline void train_lesson_record(const train_lesson *l, train_record *out)
 {

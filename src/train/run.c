@@ -280,6 +280,7 @@ static by_status evaluate(void *self, by_report *p, double *score)
 {
     (void)score; /* the loss decides */
     train_run *r = self;
+    BY_TRY(train_lesson_measure(r->lesson, r->trainer, p)); /* an evaluation may use the same memory */
     BY_TRY(measure(r, p));
     if (r->data.processor && !by_processor_colours(r->data.processor)) {
         r->metrics[0] = (by_metric){"bits_per_dim", p->eval_loss / log(2)};

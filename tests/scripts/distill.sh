@@ -61,6 +61,7 @@ check recipe-distilbert works '"accuracy":1'
 run distill "$tmp/c" --student bert --layers 2 --width 16 --heads 2 --inner 32 --recipe tinybert --data "$tmp/train.tsv" \
     --eval "$tmp/dev.tsv" --out "$tmp/tiny" --epochs 6 "$@"
 check recipe-tinybert-of-a-new-narrow-student works '"accuracy":1'
+check terms-are-logged grep -q '"attention_loss"' "$tmp/tiny/metrics.jsonl"
 check projection-is-saved [ -s "$tmp/tiny/last/projection.bin" ]
 check projection-is-not-in-the-model sh -c "! grep -q projection '$tmp/tiny/model.safetensors'"
 run distill "$tmp/c" --student distilbert --layers 2 --width 32 --heads 2 --inner 64 --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" \
