@@ -1,6 +1,7 @@
 #!/bin/sh
 # ngram.sh TEXT - n-gram models beside KenLM, as Markdown tables: estimation of a 5-gram model (wall time, CPU time, peak memory), queries
-# of the same text, and whether the results are the same. Programs take turns; the best of ROUNDS (3) counts, by CPU time and by wall time.
+# of the same text, and whether the results are the same. <unk>, <s> and </s> are taken out of the text first. Programs take turns; the
+# best of ROUNDS (3) counts, by CPU time and by wall time.
 # Environment: BUILD (build), KENLM (a folder with lmplz, build_binary and query), ORDER (5), MEMORY (2G), THREADS (1), WORK (a new
 # folder in TMPDIR).
 #
@@ -64,6 +65,7 @@ if [ "$budget" ]; then
 fi
 
 kenlm=${KENLM:?set KENLM to the folder of lmplz, build_binary and query}
+sed -e 's/<unk>//g' -e 's/<s>//g' -e 's#</s>##g' "$text" >"$work/text" && text=$work/text
 for i in $(seq "$rounds"); do
     estimate banyan "$work/model" "$text" "$memory"
     estimate banyan-arpa "$work/model" "$text" "$memory" --arpa "$work/banyan.arpa"

@@ -4,7 +4,8 @@
 # count; n-grams take what they take. All read bytes, so bits per byte compare. Prints a Markdown table, draws held-out bits per byte over time.
 #   bench/roots.sh TEXT [OUT.svg]            the last twentieth of TEXT is held out
 # Environment: BANYAN (build/banyan), TIME (120: seconds of processor time for each neural model), ORDERS (2 3 5), FAMILIES (rnn lstm gru gpt2),
-# WIDTH (192, of recurrent models; one layer), GPT_WIDTH (128; three layers), TRIAL (20: steps of the shorter of two runs that measure a step).
+# WIDTH (192, of recurrent models; one layer), GPT_WIDTH (128; three layers), TRIAL (20: steps of the shorter of two runs
+# that measure a step; the other takes an eighth of TIME).
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] && [ -r "$1" ] || { echo "usage: bench/roots.sh TEXT [OUT.svg]" >&2; exit 2; }
@@ -54,8 +55,10 @@ done
 for family in ${FAMILIES:-rnn lstm gru gpt2}; do
     train "$family" "$trial" "$work/a"
     short=$used
-    train "$family" $((3 * trial)) "$work/b"
-    steps=$(awk -v a="$short" -v b="$used" -v n="$trial" -v s="$time" 'BEGIN { d = (b - a) / (2 * n); if (d <= 0) d = b / (3 * n); printf "%d", s / d + 1 }')
+    longer=$(awk -v n="$trial" -v s="$time" -v a="$short" 'BEGIN { k = s / 8 / a; printf "%d", n * (k > 3 ? k : 3) }')
+    train "$family" "$longer" "$work/b"
+    steps=$(awk -v a="$short" -v b="$used" -v n="$((longer - trial))" -v all="$longer" -v s="$time" '
+        BEGIN { d = (b - a) / n; if (d <= 0) d = b / all; printf "%d", s / d + 1 }')
     train "$family" "$steps" "$work/$family"
     echo "| $(name_of "$family") | $(field parameters "$work/out") | $steps | $((steps * 64 * $(rows_of "$family"))) | $used | $(
         if [ "$family" = gpt2 ]; then bits "$work/$family/last" --stride 32; else bits "$work/$family/last"; fi) |"

@@ -229,6 +229,15 @@ static void test_bad_arpa(void **state)
     }
 }
 
+static void expect_numbers(const char *path)
+{
+    by_ngram *m = by_ngram_open(path);
+    by_ngram_state s = by_ngram_begin(m);
+    for (int w = 0; w < by_ngram_words(m); w++)
+        assert_false(isnan(by_ngram_score(m, &s, w, &s, NULL)));
+    by_ngram_free(m);
+}
+
 /* Every binary that is cut short or has a damaged byte in its header is refused or answers without harm. */
 static void test_bad_binary(void **state)
 {
@@ -254,6 +263,14 @@ static void test_bad_binary(void **state)
         }
         by_ngram_free(m);
         all[i] ^= 0x55;
+    }
+    for (size_t i = 300 / 4 * 4; i + 4 <= size; i += 4 * (1 + size / 1000)) { /* floats that are no numbers */
+        char kept[4];
+        memcpy(kept, all + i, 4);
+        memset(all + i, 0xff, 4);
+        assert_int_equal(base_file_write(at("damaged"), all, size), BY_OK);
+        expect_numbers(at("damaged"));
+        memcpy(all + i, kept, 4);
     }
     base_free(all);
 }

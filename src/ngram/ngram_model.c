@@ -227,7 +227,7 @@ double ngram_look_up(const by_ngram *m, const by_ngram_state *from, uint32_t wor
         to->words[i] = from->words[i - 1];
     if (matched)
         *matched = n;
-    return sum <= (double)NGRAM_NEVER ? -INFINITY : sum;
+    return fabs(sum) < -(double)NGRAM_NEVER ? sum : -INFINITY; /* also where a damaged file has no number */
 }
 
 double by_ngram_score(const by_ngram *m, const by_ngram_state *state, int32_t word, by_ngram_state *next,
