@@ -276,7 +276,7 @@ static by_status advance(run *r, int row)
                         .stops = r->stops.tokens,
                         .stop_count = r->stops.count};
     int32_t token;
-    float logprob;
+    float logprob = (float)NAN;
     const float *logits = by_generator_logits(r->generator, row);
     if (logits && r->recall)
         logits = gen_recall_mix(r->recall, row, logits);
@@ -288,8 +288,8 @@ static by_status advance(run *r, int row)
         logits = r->mixed;
     }
     by_explanation why = {.row = row, .step = out->count - out->prompt};
-    BY_TRY(
-        gen_sample(&r->sampler, &spec->sampling, &at, logits, &token, &logprob, spec->explain ? &why : NULL));
+    BY_TRY(gen_sample(&r->sampler, &spec->sampling, &at, logits, &token,
+                      spec->token && !spec->no_logprobs ? &logprob : NULL, spec->explain ? &why : NULL));
     if (spec->explain)
         spec->explain(spec->user, &why);
     return accept(r, row, token, logprob);

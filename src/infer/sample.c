@@ -268,7 +268,7 @@ int32_t gen_sample_draw(gen_sampler *s, const float *row, double u)
     return s->items[last].id;
 }
 
-/* Log of the sum of e^logit, after a look at every logit unless any will do. */
+/* Log of the sum of e^logit, unless out is NULL, after a look at every logit unless any will do. */
 static by_status log_sum(const gen_sampler *s, const float *row, bool any, double *out)
 {
     float top = highest(s, row);
@@ -277,11 +277,13 @@ static by_status log_sum(const gen_sampler *s, const float *row, bool any, doubl
         if (!any && (isnan(row[i]) || row[i] == INFINITY))
             return base_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[i],
                              i);
-        sum += (double)expf(row[i] - top);
+        if (out)
+            sum += (double)expf(row[i] - top);
     }
     if (!any && top == -INFINITY)
         return base_fail(BY_ERR_NUMERIC, "the model rules every token out");
-    *out = (double)top + log(sum);
+    if (out)
+        *out = (double)top + log(sum);
     return BY_OK;
 }
 
@@ -340,7 +342,7 @@ by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_a
     double lse = 0, u = -1;
     gen_tracking tracking = {0}, *t = why ? &tracking : NULL;
     gen_scores x = {.value = s->row, .count = s->vocab};
-    BY_TRY(log_sum(s, logits, spec->remove_invalid, &lse));
+    BY_TRY(log_sum(s, logits, spec->remove_invalid, logprob || why ? &lse : NULL));
     memcpy(s->row, logits, sizeof *s->row * (size_t)s->vocab);
     if (t)
         track_likeliest(t, s, logits, lse);
@@ -356,7 +358,8 @@ by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_a
     } else {
         *token = gen_sample_argmax(s, s->row);
     }
-    *logprob = (float)((double)logits[*token] - lse);
+    if (logprob)
+        *logprob = (float)((double)logits[*token] - lse);
     if (t) {
         why->draw = u;
         explain(t, s, logits, lse, *token, why);

@@ -24,7 +24,7 @@ int32_t gen_sample_argmax(const gen_sampler *s, const float *row); /* the first 
 int32_t gen_sample_draw(gen_sampler *s, const float *row,
                         double u); /* softmax(row), inverted at u in [0, 1) */
 
-/* Apply everything the spec asks for and choose. logits stay as they are. logprob: of the token, under the
+/* Apply everything the spec asks for and choose. logits stay as they are. logprob, which may be NULL: of the token, under the
  * logits as given. NaN or +infinity among the logits, or nothing left to draw from, is BY_ERR_NUMERIC;
  * greedy, token 0 comes where none is left, the first of equals, as in the reference. When `why` is not NULL
  * it receives the candidates, the choice and what it was made from. */
