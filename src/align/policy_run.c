@@ -10,80 +10,6 @@
 #include "model/adapter.h"
 #include "train/defaults.h"
 
-/* ---- names and defaults ------------------------------------------------------------------------- */
-
-static const char *const grpo_names[BY_GRPO_KINDS] = {"dapo", "grpo", "dr_grpo", "bnpo", "gspo"};
-
-const char *by_grpo_name(by_grpo_kind kind)
-{
-    return (unsigned)kind < BY_GRPO_KINDS ? grpo_names[kind] : "?";
-}
-
-bool by_grpo_find(const char *name, by_grpo_kind *out)
-{
-    for (int i = 0; name && out && i < BY_GRPO_KINDS; i++)
-        if (strcmp(name, grpo_names[i]) == 0) {
-            *out = (by_grpo_kind)i;
-            return true;
-        }
-    return false;
-}
-
-void align_policy_defaults(by_align_spec *s)
-{
-    const bool ppo = s->method == BY_ALIGN_PPO;
-    s->beta = s->method == BY_ALIGN_GRPO ? 0 : 0.05;
-    s->policy = (by_policy_run){.generations = s->method == BY_ALIGN_GRPO   ? 8
-                                               : s->method == BY_ALIGN_RLOO ? 2
-                                                                            : 1,
-                                .max_new_tokens = ppo ? 53 : 512,
-                                .temperature = ppo ? 0.7 : 1,
-                                .updates = ppo ? 4 : 1,
-                                .minibatches = 1,
-                                .epsilon_low = 0.2,
-                                .epsilon_high = 0.2,
-                                .value_weight = 0.1,
-                                .value_clip = 0.2,
-                                .gamma = 1,
-                                .lambda = 0.95,
-                                .kl_horizon = 10000,
-                                .judging = {.seconds = 10, .retries = 2},
-                                .sample_every = 10,
-                                .sample_count = 4};
-}
-
-static void or_default(double *x, double usual)
-{
-    *x = *x != 0 ? *x : usual;
-}
-
-static void or_number(int *x, int usual)
-{
-    *x = *x != 0 ? *x : usual;
-}
-
-/* Members that are 0 get the method's default; so does the clip ratio above from that below. */
-static void fill_run(by_policy_run *run, by_align_method method)
-{
-    by_align_spec usual = {.method = method};
-    align_policy_defaults(&usual);
-    const by_policy_run *u = &usual.policy;
-    or_number(&run->generations, u->generations);
-    or_number(&run->max_new_tokens, u->max_new_tokens);
-    or_default(&run->temperature, u->temperature);
-    or_number(&run->updates, u->updates);
-    or_number(&run->minibatches, u->minibatches);
-    or_default(&run->epsilon_low, u->epsilon_low);
-    or_default(&run->epsilon_high, run->epsilon_low);
-    or_default(&run->value_weight, u->value_weight);
-    or_default(&run->value_clip, u->value_clip);
-    or_default(&run->gamma, u->gamma);
-    or_default(&run->lambda, u->lambda);
-    or_default(&run->kl_horizon, u->kl_horizon);
-    or_number(&run->sample_every, u->sample_every);
-    or_number(&run->sample_count, u->sample_count);
-}
-
 /* ---- models ------------------------------------------------------------------------------------- */
 
 static by_model_spec spec_of(const by_align_spec *s)
@@ -322,96 +248,14 @@ static by_status evaluate(void *self, by_report *report, double *score)
     return BY_OK;
 }
 
-/* ---- the record ----------------------------------------------------------------------------------- */
-
-static void record_rewards(const align_policy *p, train_record *out, base_buf *text)
-{
-    const by_policy_run *run = &p->spec.policy;
-    for (int i = 0; i < run->reward_count; i++)
-        base_buf_printf(text, "%s%.9g %s", i ? "; " : "", p->rewards.list[i].weight,
-                        run->rewards[i].what ? run->rewards[i].what : p->rewards.list[i].name);
-    train_record_text(out, "rewards", text->failed ? "" : text->data, TRAIN_SAME);
-}
-
-static by_status record(void *self, train_record *out)
-{
-    align_policy *p = self;
-    const by_align_spec *s = &p->spec;
-    const by_policy_run *run = &s->policy;
-    const struct {
-        const char *key, *value;
-        train_rule rule;
-    } texts[] = {{"method", by_align_name(s->method), TRAIN_SAME},
-                 {"model", s->model, TRAIN_FREE},
-                 {"reference", s->reference, TRAIN_FREE},
-                 {"value_model", run->value_model, TRAIN_FREE},
-                 {"family", by_model_family(p->model), TRAIN_SAME},
-                 {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
-                 {"freeze", s->freeze, TRAIN_SAME},
-                 {"lora", s->lora, TRAIN_SAME},
-                 {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
-                 {"loss", s->method == BY_ALIGN_GRPO ? by_grpo_name(run->loss) : NULL, TRAIN_SAME},
-                 {"data", s->data, TRAIN_FREE},
-                 {"eval_data", s->eval_data, TRAIN_FREE},
-                 {"banyan", by_version(), TRAIN_FREE},
-                 {"command", s->command, TRAIN_FREE},
-                 {"device", by_device_description(p->device), TRAIN_FREE}};
-    const struct {
-        const char *key;
-        double value;
-        train_rule rule;
-    } numbers[] = {{"batch", s->batch, TRAIN_SAME},
-                   {"accumulate", s->accumulate, TRAIN_SAME},
-                   {"generations", run->generations, TRAIN_SAME},
-                   {"max_new_tokens", p->max_new_tokens, TRAIN_SAME},
-                   {"limit", p->capacity, TRAIN_SAME},
-                   {"temperature", run->temperature, TRAIN_SAME},
-                   {"top_k", run->top_k, TRAIN_SAME},
-                   {"top_p", run->top_p, TRAIN_SAME},
-                   {"updates", run->updates, TRAIN_SAME},
-                   {"minibatches", run->minibatches, TRAIN_SAME},
-                   {"beta", s->beta, TRAIN_SAME},
-                   {"epsilon_low", run->epsilon_low, TRAIN_SAME},
-                   {"epsilon_high", run->epsilon_high, TRAIN_SAME},
-                   {"scale", run->scale, TRAIN_SAME},
-                   {"value_rate", run->value_rate, TRAIN_SAME},
-                   {"value_weight", run->value_weight, TRAIN_SAME},
-                   {"gamma", run->gamma, TRAIN_SAME},
-                   {"lambda", run->lambda, TRAIN_SAME},
-                   {"kl_target", run->kl_target, TRAIN_SAME},
-                   {"missing_eos_penalty", run->missing_eos_penalty, TRAIN_SAME},
-                   {"steps", (double)s->steps, p->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-                   {"first_steps", (double)p->loop.first_steps, TRAIN_FREE},
-                   {"seed", (double)s->seed, TRAIN_SAME},
-                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
-                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-                   {"schedule", s->schedule.kind, TRAIN_SAME},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
-                   {"prompts", p->train_prompts, TRAIN_SAME},
-                   {"eval_prompts", p->eval_count, TRAIN_SAME},
-                   {"data_fingerprint", (double)(p->prompts.fingerprint >> 12), TRAIN_SAME}};
-    base_buf rewards = {0};
-    for (int i = 0; i < BY_COUNT(texts); i++)
-        train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
-    for (int i = 0; i < BY_COUNT(numbers); i++)
-        train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
-    record_rewards(p, out, &rewards);
-    base_free(p->reward_text);
-    p->reward_text = rewards.data; /* the record points to it */
-    return rewards.failed ? BY_ERR_MEMORY : BY_OK;
-}
-
 static void title(void *self, base_buf *out)
 {
     const align_policy *p = self;
     train_log_title(out, p->model, by_align_name(p->spec.method));
 }
 
-static const train_client client = {step, read_losses, evaluate, save, load, record, title, measure};
+static const train_client client = {step, read_losses,         evaluate, save,
+                                    load, align_policy_record, title,    measure};
 
 /* ---- set-up ------------------------------------------------------------------------------------- */
 
@@ -462,6 +306,26 @@ static by_status open_chat(align_policy *p)
     return p->chat || !path ? BY_OK : base_error_status();
 }
 
+/* The last prompts of an order by chance, which is the same in every run, are held out. */
+static by_status hold_out(align_policy *p)
+{
+    align_prompts *x = &p->prompts;
+    align_prompt *mixed = base_alloc_zero((size_t)x->count, sizeof *mixed);
+    if (!mixed)
+        return BY_ERR_MEMORY;
+    for (int i = 0; i < x->count; i++)
+        mixed[i] = x->list[base_permute((uint64_t)i, (uint64_t)x->count, 0)];
+    base_free(x->list);
+    x->list = mixed;
+    x->capacity = x->count;
+    p->eval_count = (int)ceil(p->spec.eval_fraction * x->count);
+    p->train_prompts = x->count - p->eval_count;
+    return p->train_prompts > 0
+               ? BY_OK
+               : base_fail(BY_ERR_ARGUMENT, "%s: of %d prompts, %d are held out and none is left",
+                           p->spec.data, x->count, p->eval_count);
+}
+
 static by_status open_prompts(align_policy *p)
 {
     const by_align_spec *s = &p->spec;
@@ -478,14 +342,9 @@ static by_status open_prompts(align_policy *p)
     if (s->eval_data) {
         BY_TRY(align_prompts_open(&p->eval_prompts, s->eval_data, &spec));
         p->eval_count = p->eval_prompts.count;
-    } else if (s->eval_fraction > 0) {
-        p->eval_count = (int)ceil(s->eval_fraction * p->prompts.count);
-        p->train_prompts -= p->eval_count;
-        if (p->train_prompts < 1)
-            return base_fail(BY_ERR_ARGUMENT, "%s: of %d prompts, %d are held out and none is left", s->data,
-                             p->prompts.count, p->eval_count);
+        return BY_OK;
     }
-    return BY_OK;
+    return s->eval_fraction > 0 ? hold_out(p) : BY_OK;
 }
 
 static by_status fill_defaults(align_policy *p)
@@ -716,7 +575,7 @@ by_status align_policy_run(by_device *d, const by_align_spec *spec, by_align_res
     p.spec.accumulate = BY_MAX(spec->accumulate, 1);
     p.spec.beta = BY_MAX(spec->beta, 0);
     p.beta = p.spec.beta;
-    fill_run(&p.spec.policy, spec->method);
+    align_policy_fill(&p.spec.policy, spec->method);
     by_status s = run(&p);
     result->seconds = base_seconds() - started;
     train_loop_close(&p.loop, s);

@@ -1,5 +1,6 @@
 /* policy_run.h - shared by the files of policy runs: policy_run.c is the client of the loop, policy_learn.c makes updates of the
- * policy, policy_critic.c has what PPO adds, policy_watch.c the measures and samples. */
+ * policy, policy_critic.c has what PPO adds, policy_watch.c the measures and samples, policy_record.c and policy_defaults.c what their
+ * names say. */
 #ifndef BY_ALIGN_POLICY_RUN_H
 #define BY_ALIGN_POLICY_RUN_H
 
@@ -82,6 +83,10 @@ typedef struct align_policy {
     train_loop loop;
     by_align_result *result;
 } align_policy;
+
+/* Members of a run that are 0 get the method's default, the upper clip ratio that of the lower one. */
+void align_policy_fill(by_policy_run *run, by_align_method method);
+by_status align_policy_record(void *self, train_record *out); /* a train_client's */
 
 /* ---- policy_learn.c ----------------------------------------------------------------------------- */
 
