@@ -278,8 +278,8 @@ static int print_result(const distill_options *o, const by_distill_result *r)
         cli_note_finished(o->run.out, r->steps);
     printf("%lld steps in %.1f s%s; best at step %lld\n", (long long)(r->steps - r->resumed_from), r->seconds,
            r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
-    printf("student: %d layers, %.2f M parameters; teacher: %d layers, %.2f M\n", r->layers,
-           (double)r->parameters / 1e6, r->teacher_layers, (double)r->teacher_parameters / 1e6);
+    printf("student: %d of %d layers, %.2f M of %.2f M parameters\n", r->layers, r->teacher_layers,
+           (double)r->parameters / 1e6, (double)r->teacher_parameters / 1e6);
     if (r->evaluated && r->best.n_metrics)
         cli_task_print(&r->best);
     else if (r->evaluated)

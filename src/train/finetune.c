@@ -243,7 +243,10 @@ static by_status record(void *self, train_record *out)
 static void title(void *self, base_buf *out)
 {
     const tuning *t = self;
-    train_log_title(out, t->model, train_task_title(t->spec.reading.kind));
+    char task[80];
+    base_format(task, sizeof task, "%s%s%s", t->lesson ? t->lesson->title : "", t->lesson ? ", " : "",
+                train_task_title(t->spec.reading.kind));
+    train_log_title(out, t->model, task);
 }
 
 static const train_client client = {step, read_losses, evaluate, save, load, record, title, NULL};

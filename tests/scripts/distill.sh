@@ -53,6 +53,7 @@ check half-is-a-model grep -q '"num_hidden_layers": 2' "$tmp/half/config.json"
 check half-keeps-labels grep -q '"pos"' "$tmp/half/config.json"
 check half-records-the-teacher grep -q '"teacher_fingerprint"' "$tmp/half/run.json"
 run classify "$tmp/half" "the fine film" --threads 1
+check half-draws-its-loss grep -q "distillation, text classification" "$tmp/half/loss.svg"
 check half-classifies works pos
 run distill "$tmp/c" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/half" --epochs 3 "$@"
 check finished-run-says-so [ "$(field resumed_from)" = "$(field steps)" ]
