@@ -71,8 +71,8 @@ BY_API bool by_grpo_find(const char *name, by_grpo_kind *out);
 
 /* What PPO, GRPO, RLOO and REINFORCE need beyond by_align_spec, whose `batch` and `accumulate` count prompts. Each step samples
  * answers to batch * accumulate prompts, judges them, and learns from them. by_align_spec.beta weighs the divergence from the
- * reference: in the loss of GRPO (default 0), in the rewards otherwise (default 0.05); negative: none. Members that are zero
- * mean the default. */
+ * reference, in the loss of GRPO and in the rewards otherwise; 0: there is no reference. by_align_defaults sets it, to 0 for GRPO and to
+ * 0.05 otherwise. Members of this struct that are zero mean the default. */
 typedef struct by_policy_run {
     const by_reward_source *rewards; /* at least one */
     int reward_count;

@@ -28,8 +28,8 @@ static const cli_option options[] = {
      .help = "dpo: sigmoid, hinge, ipo, robust, sigmoid_norm, sppo_hard, apo_zero, apo_down, nca_pair, "
              "exo_pair, bco_pair or sft"},
     {CLI_AT(align_options, run.beta), .name = "beta", CLI_MIN(0),
-     .help = "dpo, kto: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
-             "log-probabilities (default: 0.1; simpo: 2)"},
+     .help = "dpo, kto, policies: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
+             "log-probabilities (default: 0.1; simpo: 2; grpo: 0; ppo, rloo, reinforce: 0.05)"},
     {CLI_AT(align_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.49), .preset = "0",
      .help = "dpo, cpo, simpo: assumed share of pairs in the wrong order"},
     {CLI_AT(align_options, run.alpha), .name = "alpha", CLI_MIN(0),
@@ -287,6 +287,10 @@ const cli_verb cli_align = {
         "# a reward model, and the score of a text\n"
         "banyan align runs/chat --method reward --data pairs.jsonl --eval-fraction 0.1 --out runs/reward\n"
         "banyan classify runs/reward \"How are you? Fine, thank you.\"\n"
+        "# rewards that can be checked, and those of a command\n"
+        "banyan align runs/chat --method grpo --data prompts.jsonl --reward arithmetic --out runs/grpo\n"
+        "banyan align runs/chat --method ppo --data prompts.jsonl --reward command:./score.py --out "
+        "runs/ppo\n"
         "# QLoRA: an adapter over weights of 4 bits\n"
         "banyan align llama --method sft --data chats.jsonl --lora r=16,targets=all-linear --weights q4_0 "
         "--out runs/a\n",
