@@ -356,14 +356,15 @@ static by_status open_reference(tuning *t, bool first)
     const bool bare = s->adapter && !s->reference;
     if (!s->reference && (bare || first))
         return align_reference_make(&t->reference, t->model, bare, &t->memory);
-    t->reference.own = by_model_open(t->device, s->reference ? s->reference : s->model,
-                                     &(by_model_spec){.dtype = s->dtype, .weights = s->weights});
+    const char *dir = s->reference ? s->reference : s->model;
+    t->reference.own =
+        by_model_open(t->device, dir, &(by_model_spec){.dtype = s->dtype, .weights = s->weights});
     if (!t->reference.own)
         return base_error_status();
     if (by_model_vocab(t->reference.own) != by_model_vocab(t->model) ||
         by_model_task(t->reference.own) != by_model_task(t->model))
-        return base_fail(BY_ERR_ARGUMENT, "the reference %s is a %s of %d tokens, not a %s of %d",
-                         s->reference, by_model_class(t->reference.own), by_model_vocab(t->reference.own),
+        return base_fail(BY_ERR_ARGUMENT, "the reference %s is a %s of %d tokens, not a %s of %d", dir,
+                         by_model_class(t->reference.own), by_model_vocab(t->reference.own),
                          by_model_class(t->model), by_model_vocab(t->model));
     return align_reference_make(&t->reference, t->reference.own, false, &t->memory);
 }
