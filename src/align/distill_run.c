@@ -84,13 +84,19 @@ by_distill_run_spec by_distill_defaults(void)
 
 /* ---- the teacher ------------------------------------------------------------------------------- */
 
-static by_distill_kind kind_of(const distill_run *r)
+/* Whether vectors of sentences are learnt, which needs no head. */
+static bool wants_vectors(const by_distill_run_spec *s)
 {
-    char *modules = base_path_join(r->spec.teacher, "modules.json");
-    const bool vectors = modules && base_file_exists(modules);
+    char *modules = s->kind == BY_DISTILL_AUTO ? base_path_join(s->teacher, "modules.json") : NULL;
+    const bool found = modules && base_file_exists(modules);
     base_free(modules);
-    if (r->spec.kind != BY_DISTILL_AUTO || vectors)
-        return vectors && r->spec.kind == BY_DISTILL_AUTO ? BY_DISTILL_VECTORS : r->spec.kind;
+    return found || s->kind == BY_DISTILL_VECTORS;
+}
+
+static by_distill_kind kind_of(const distill_run *r, bool vectors)
+{
+    if (vectors || r->spec.kind != BY_DISTILL_AUTO)
+        return vectors ? BY_DISTILL_VECTORS : r->spec.kind;
     switch (by_model_task(r->teacher)) {
     case BY_TASK_LM:
     case BY_TASK_MLM:
@@ -126,24 +132,16 @@ static by_status fingerprint(distill_run *r)
     return BY_OK;
 }
 
-static bool wants_vectors(const distill_run *r)
-{
-    char *modules = r->spec.kind == BY_DISTILL_AUTO ? base_path_join(r->spec.teacher, "modules.json") : NULL;
-    const bool found = modules && base_file_exists(modules);
-    base_free(modules);
-    return found || r->spec.kind == BY_DISTILL_VECTORS;
-}
-
 static by_status open_teacher(distill_run *r)
 {
-    const bool vectors = wants_vectors(r);
+    const bool vectors = wants_vectors(&r->spec);
     const by_model_spec spec = {
         .dtype = r->spec.dtype, .new_head = vectors, .task = vectors ? BY_TASK_FEATURES : BY_TASK_DEFAULT};
     r->teacher = by_model_open(r->device, r->spec.teacher, &spec);
     r->tokenizer = r->teacher ? by_tokenizer_load(r->spec.teacher) : NULL;
     if (!r->tokenizer)
         return base_error_status();
-    r->kind = kind_of(r);
+    r->kind = kind_of(r, vectors);
     r->result->kind = r->kind;
     r->result->teacher_parameters = by_params_elements(by_model_params(r->teacher));
     r->result->teacher_layers = by_model_layers(r->teacher);
