@@ -540,7 +540,7 @@ by_status train_folder_place_files(train_folder *f, const char *dir)
     for (int i = 0; i < count && s == BY_OK; i++) {
         char *from = base_sprintf("%s/" STAGE "/%s", f->out, names[i] + (dir ? strlen(dir) + 1 : 0));
         char *to = base_path_join(f->out, names[i]);
-        s = from && to ? base_rename(from, to) : BY_ERR_MEMORY;
+        s = !from || !to ? BY_ERR_MEMORY : base_dir_exists(from) ? base_dir_make(to) : base_rename(from, to);
         base_free(from);
         base_free(to);
     }

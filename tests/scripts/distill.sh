@@ -107,6 +107,15 @@ check student-generates works the
 cut -f1 "$tmp/train.tsv" | cat - "$tmp/text.txt" | tr '.' '\n' | sed 's/^ *//; /^$/d' | sort -u >"$tmp/sentences.txt"
 run distill "$tmp/bert" --task vectors --layers 2 --data "$tmp/sentences.txt" --eval "$tmp/sentences.txt" --out "$tmp/vectors" --epochs 40 "$@"
 check vectors atleast "$(field spearman)" 0.9
+mkdir -p "$tmp/st/1_Pooling"
+cp "$tmp"/bert/best/*.json "$tmp"/bert/best/*.safetensors "$tmp/st"
+printf '[{"idx":0,"name":"0","path":"","type":"sentence_transformers.models.Transformer"},{"idx":1,"name":"1","path":"1_Pooling","type":"sentence_transformers.models.Pooling"}]' >"$tmp/st/modules.json"
+printf '{"pooling_mode_cls_token": true}' >"$tmp/st/1_Pooling/config.json"
+run distill "$tmp/st" --data "$tmp/sentences.txt" --max-steps 4 --out "$tmp/st2" "$@"
+check embedders-are-recognised works '"task":"vectors"'
+check embedders-keep-their-modules cmp "$tmp/st/1_Pooling/config.json" "$tmp/st2/1_Pooling/config.json"
+run distill "$tmp/st" --data "$tmp/sentences.txt" --max-steps 3 --out "$tmp/st2" --overwrite "$@"
+check embedders-again works '"steps":3'
 run embed "$tmp/vectors" "a good film" "a bad book" --similarity --threads 1
 check vectors-embed works .
 
