@@ -248,7 +248,8 @@ static void time_kernels(tensors &m, const char *pass, by_status (*f)(tensors &)
         must(cudaFuncGetName(&name, k.launch.func), "name");
         std::sort(k.times.begin(), k.times.end());
         printf("    %-8s %-34s %5u blocks of %4u, %3u KiB: %8.1f us\n", pass, short_name(name).c_str(),
-               k.launch.gridDim.x, k.launch.blockDim.x, k.launch.sharedMemBytes / 1024, k.times[k.times.size() / 2] * 1e3);
+               k.launch.gridDim.x, k.launch.blockDim.x, k.launch.sharedMemBytes / 1024,
+               k.times[k.times.size() / 2] * 1e3);
     }
     cudaGraphDestroy(graph);
     cudaStreamDestroy(m.exec.stream);

@@ -127,8 +127,9 @@ static void test_round_trip(void **state)
     for (int f = 0; by_family_at(f); f++) {
         by_model *m = make(by_family_at(f), &tiny, (by_model_spec){.seed = 7});
         by_canvas canvas;
-        const bool pixels = by_model_canvas(m, &canvas) && !canvas.palette; /* of values, whose number is fixed */
-        const bool text = by_model_vocab(m) > 0;                            /* else it reads pictures alone */
+        const bool pixels =
+            by_model_canvas(m, &canvas) && !canvas.palette; /* of values, whose number is fixed */
+        const bool text = by_model_vocab(m) > 0;            /* else it reads pictures alone */
         by_model_set_eos(m, 5);
         save(m, in_root("a"), BY_F32);
         by_model *again = reopen(in_root("a"), (by_model_spec){0});

@@ -294,7 +294,8 @@ static void test_encoders(void **state)
 static void test_pictures(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"vit-classify", "deit-classify", "vit-other-size", "deit-teacher", "clip", "vit-gpt2-caption", "caption"};
+    static const char *const cases[] = {"vit-classify", "deit-classify",    "vit-other-size", "deit-teacher",
+                                        "clip",         "vit-gpt2-caption", "caption"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);
@@ -319,9 +320,9 @@ static void test_encoder_decoders(void **state)
 static void test_adapters(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"tune-gpt2-lora",   "tune-gpt2-dora",    "tune-llama-lora",
-                                        "tune-llama-dora",  "tune-llama-rslora", "tune-llama-embed",
-                                        "tune-bert-lora",   "tune-bert-bias",    "tune-t5-lora"};
+    static const char *const cases[] = {"tune-gpt2-lora",  "tune-gpt2-dora",    "tune-llama-lora",
+                                        "tune-llama-dora", "tune-llama-rslora", "tune-llama-embed",
+                                        "tune-bert-lora",  "tune-bert-bias",    "tune-t5-lora"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

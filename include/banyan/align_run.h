@@ -42,10 +42,10 @@ typedef struct by_align_spec {
     double dropout;           /* negative: the model's own in supervised tuning, 0 elsewhere */
     /* data */
     const char *data, *eval_data; /* JSON lines; eval_data may be NULL */
-    double eval_fraction;         /* share of the examples, at random, that is held out where there is no eval_data */
-    const char *chat_template;    /* file, saved with the model; NULL: that of the model, if any */
-    int limit;                    /* tokens of a sequence; 0: the model's context */
-    bool learn_prompts, pack;     /* supervised: all tokens are learned; several examples share a row */
+    double eval_fraction; /* share of the examples, at random, that is held out where there is no eval_data */
+    const char *chat_template; /* file, saved with the model; NULL: that of the model, if any */
+    int limit;                 /* tokens of a sequence; 0: the model's context */
+    bool learn_prompts, pack;  /* supervised: all tokens are learned; several examples share a row */
     /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;
     double beta, alpha, gamma, label_smoothing, center, desirable_weight, undesirable_weight;

@@ -293,9 +293,9 @@ typedef struct by_generate_spec {
     double max_seconds;   /* every text ends with the first token chosen after this time; 0: no limit */
     const int32_t *start; /* encoder-decoders: texts begin with this instead of the model's start token */
     const by_picture_batch *pictures; /* of models that read them, in place of prompts */
-    bool ignore_eos;      /* the model's end-of-text token is a token like others */
-    int first_sample;     /* row r draws the random numbers of sample first_sample + r, */
-    const int *samples;   /* or, unless this is NULL, of sample samples[r] */
+    bool ignore_eos;                  /* the model's end-of-text token is a token like others */
+    int first_sample;                 /* row r draws the random numbers of sample first_sample + r, */
+    const int *samples;               /* or, unless this is NULL, of sample samples[r] */
     /* Callbacks, may be NULL. token() hears of every new token but stop tokens, with its log-probability
      * under the model before any of the above; returning false ends the row. cancelled() is polled between
      * passes; returning true ends everything with BY_ERR_CANCELLED. */

@@ -83,8 +83,8 @@ typedef struct by_palette_spec {
 } by_palette_spec;
 /* Learns a palette from `count` RGB pixels by k-means: *colours of them, fewer than asked for where the pixels have fewer, as
  * (colours, 3) in [-1, 1], the darkest first. `palette` has room for spec->colours. */
-BY_API by_status by_palette_learn(const uint8_t *rgb, int64_t count, const by_palette_spec *spec, float *palette,
-                                  int *colours);
+BY_API by_status by_palette_learn(const uint8_t *rgb, int64_t count, const by_palette_spec *spec,
+                                  float *palette, int *colours);
 
 /* ---- processors ------------------------------------------------------------------------------- */
 

@@ -43,8 +43,8 @@ BY_API by_picture_set *by_picture_set_open(const char *const *paths, int count,
                                            const by_picture_set_spec *spec);
 BY_API void by_picture_set_free(by_picture_set *p);
 
-BY_API int64_t by_picture_set_count(const by_picture_set *p);    /* number of pictures */
-BY_API int by_picture_set_channels(const by_picture_set *p); /* 1: all pictures are grey; 3 */
+BY_API int64_t by_picture_set_count(const by_picture_set *p); /* number of pictures */
+BY_API int by_picture_set_channels(const by_picture_set *p);  /* 1: all pictures are grey; 3 */
 /* The size of all pictures; 0 and 0: they come from files of their own, whose sizes are unknown. */
 BY_API void by_picture_set_size(const by_picture_set *p, int *height, int *width);
 /* Decodes picture i. The error names its file. Returns NULL on failure; free the result with by_image_free. */

@@ -29,7 +29,8 @@ BY_API by_status by_tokenizer_write(const by_tokenizer *t, const char *path);
 BY_API int by_tokenizer_vocab_size(const by_tokenizer *t);
 /* Vocabulary size of the target side, or 0 if it shares the source vocabulary. Decoding uses target ids. */
 BY_API int by_tokenizer_target_vocab_size(const by_tokenizer *t);
-BY_API int by_tokenizer_eos(const by_tokenizer *t); /* end-of-text id, or -1; with two vocabularies, the target's */
+BY_API int by_tokenizer_eos(
+    const by_tokenizer *t); /* end-of-text id, or -1; with two vocabularies, the target's */
 BY_API int by_tokenizer_source_eos(const by_tokenizer *t); /* the source's, which is often the same */
 
 /* Special tokens by role: those named in tokenizer_config.json, otherwise the conventional ones ("[MASK]",

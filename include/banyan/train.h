@@ -71,9 +71,9 @@ typedef struct by_trainer_spec {
     by_loss_fn loss;       /* replaces the model's own loss in training, not in evaluations; or NULL */
     void *loss_user;
     bool hidden, scores; /* outputs that this loss reads: see by_pass_spec */
-    bool many_shapes; /* batches come in a few dozen: their passes are all kept, and share their memory,
+    bool many_shapes;    /* batches come in a few dozen: their passes are all kept, and share their memory,
                             * which is that of the first one compiled */
-    bool streams;     /* every micro-batch of a step has its own stream */
+    bool streams;        /* every micro-batch of a step has its own stream */
 } by_trainer_spec;
 
 /* The model must have been made for training; it is borrowed. NULL on failure. */

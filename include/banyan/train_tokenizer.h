@@ -29,8 +29,9 @@ typedef struct by_vocab_progress {
 typedef struct by_vocab_spec {
     const char *like; /* name of a complete pipeline: "gpt2", "roberta", "gpt", "bert", "bert-cased", "t5" */
     by_vocab_kind kind;
-    int size;              /* vocabulary size, including special tokens; 0: 30000 */
-    int64_t min_frequency; /* BPE, WordPiece: minimum count of a pair to be merged; 0: 2. Words: of a word; 0: 1 */
+    int size; /* vocabulary size, including special tokens; 0: 30000 */
+    int64_t
+        min_frequency; /* BPE, WordPiece: minimum count of a pair to be merged; 0: 2. Words: of a word; 0: 1 */
 
     /* Special tokens get the first ids, in this order. special NULL: those of `like`, or only the unknown
      * token if the model type needs one. unknown NULL: that of `like`, otherwise "<unk>" ("[UNK]" for

@@ -62,10 +62,10 @@ BY_API by_status by_weights_write(const char *path, const by_weight *list, int c
 /* ---- converting checkpoints ------------------------------------------------------------------ */
 
 typedef struct by_convert_spec {
-    bool set_dtype;      /* convert floating-point tensors to `dtype`; leave the others unchanged */
-    by_dtype dtype;      /* f32, bf16, f16 or f64 */
-    int64_t shard_bytes; /* maximum size of a file, in bytes; 0: one file */
-    bool dry_run;        /* check and count, but write nothing */
+    bool set_dtype;             /* convert floating-point tensors to `dtype`; leave the others unchanged */
+    by_dtype dtype;             /* f32, bf16, f16 or f64 */
+    int64_t shard_bytes;        /* maximum size of a file, in bytes; 0: one file */
+    bool dry_run;               /* check and count, but write nothing */
     const char *const *renames; /* new names of tensors, each "OLD=NEW"; NULL: none */
     int rename_count;
     /* Called after each tensor with the bytes written so far, unless NULL. Returning false stops the

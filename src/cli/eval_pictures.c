@@ -147,8 +147,8 @@ int cli_evaluate_pixels(cli_picture_evaluation *e)
     if (!e->json) {
         printf("nats per %s %.4f   bits%s %.4f\n", r.palette ? "colour" : "value", r.nats,
                r.palette ? "" : " per dimension", r.bits);
-        printf("%lld pictures of %d tokens in %.1f s, %.1f per second\n", (long long)r.pictures, r.tokens, r.seconds,
-               (double)r.pictures / r.seconds);
+        printf("%lld pictures of %d tokens in %.1f s, %.1f per second\n", (long long)r.pictures, r.tokens,
+               r.seconds, (double)r.pictures / r.seconds);
         return CLI_OK;
     }
     cJSON *j = cJSON_CreateObject();

@@ -21,8 +21,8 @@ typedef struct classify_options {
 static const cli_option options[] = {
     {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
      .help = "print every label, most likely first", .group = "Labels"},
-    {CLI_AT(classify_options, top), .name = "top", .letter = 'k', CLI_RANGE(0, 1e6), .preset = "0", .value = "K",
-     .help = "print the K likeliest labels; 0: 1 for texts, 5 for pictures"},
+    {CLI_AT(classify_options, top), .name = "top", .letter = 'k', CLI_RANGE(0, 1e6), .preset = "0",
+     .value = "K", .help = "print the K likeliest labels; 0: 1 for texts, 5 for pictures"},
     {CLI_AT(classify_options, names), .name = "labels", .value = "A,B,C",
      .help = "models of texts and pictures (CLIP): choose among these labels"},
     {CLI_AT(classify_options, template), .name = "template", .value = "TEXT", .preset = "a photo of a {}",
@@ -40,7 +40,7 @@ typedef struct job {
     int labels;
     int top; /* labels that are printed of a model that has one label for each text */
     by_problem problem;
-    data_examples table; /* of --file, when that is one */
+    data_examples table;   /* of --file, when that is one */
     by_embedder *embedder; /* with --labels, in place of the predictor of r: */
     char **names;          /* the labels, */
     float *vectors;        /* and those of their texts (labels, width) */
@@ -170,8 +170,7 @@ static void put_plain(const job *j, base_buf *out, const char *text, const float
         bool holds = j->problem == BY_PROBLEM_MANY_LABELS ? share >= j->o.threshold : k < j->top;
         if (!holds && !j->o.all)
             continue;
-        base_buf_printf(out, "%s%s %.2f %%", shown++ ? ", " : "",
-                        label(j, j->places[k]), 100 * share);
+        base_buf_printf(out, "%s%s %.2f %%", shown++ ? ", " : "", label(j, j->places[k]), 100 * share);
     }
     base_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
 }
@@ -216,8 +215,9 @@ static by_status classify_pictures(job *j, const by_picture_set *set)
     for (int64_t first = 0; first < all && !cli_interrupted() && cli_flush(); first += TOGETHER) {
         const int count = (int)BY_MIN(all - first, (int64_t)TOGETHER);
         BY_TRY(reserve(j, count));
-        BY_TRY(j->embedder ? by_embedder_choose(j->embedder, j->vectors, j->labels, set, first, count, j->scores)
-                           : by_predictor_classify_pictures(j->r.predictor, set, first, count, j->scores));
+        BY_TRY(j->embedder
+                   ? by_embedder_choose(j->embedder, j->vectors, j->labels, set, first, count, j->scores)
+                   : by_predictor_classify_pictures(j->r.predictor, set, first, count, j->scores));
         base_buf out = {0};
         for (int i = 0; i < count; i++) {
             char name[4096];
@@ -231,7 +231,8 @@ static by_status classify_pictures(job *j, const by_picture_set *set)
 
 static int run_pictures(job *j, const cli_args *args)
 {
-    const int channels = j->embedder ? by_embedder_channels(j->embedder) : by_processor_channels(j->r.processor);
+    const int channels =
+        j->embedder ? by_embedder_channels(j->embedder) : by_processor_channels(j->r.processor);
     by_picture_set *set = cli_pictures_open(args->items + 1, args->count - 1, j->o.read.file, channels);
     by_status s = set ? classify_pictures(j, set) : base_error_status();
     by_picture_set_free(set);
@@ -266,7 +267,8 @@ static by_status embed_labels(job *j)
     if (!place)
         return base_fail(BY_ERR_ARGUMENT, "--template: there is no {} in \"%s\"", j->o.template);
     char **texts = base_alloc_zero((size_t)j->labels, sizeof *texts);
-    j->vectors = base_alloc_zero((size_t)j->labels * (size_t)by_embedder_width(j->embedder), sizeof *j->vectors);
+    j->vectors =
+        base_alloc_zero((size_t)j->labels * (size_t)by_embedder_width(j->embedder), sizeof *j->vectors);
     by_status s = texts && j->vectors ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < j->labels && s == BY_OK; i++) {
         texts[i] = base_sprintf("%.*s%s%s", before, j->o.template, j->names[i], place + 2);
@@ -292,7 +294,8 @@ static by_status open_zero_shot(job *j, const char *path)
     if (!j->embedder)
         return base_error_status();
     if (!by_embedder_reads_texts(j->embedder) || !by_embedder_reads_pictures(j->embedder))
-        return base_fail(BY_ERR_ARGUMENT, "--labels: the model does not read both texts and pictures, as CLIP does");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--labels: the model does not read both texts and pictures, as CLIP does");
     BY_TRY(split_labels(j));
     return embed_labels(j);
 }
@@ -357,7 +360,8 @@ const cli_verb cli_classify = {
     .args = "MODEL [INPUT...]",
     .description =
         "Prints the label and its probability for each INPUT, a text or, with a model of pictures, a "
-        "picture. Without INPUT, each line of standard input is a text. A tab in a line separates a text from its pair. A multi-label model prints every "
+        "picture. Without INPUT, each line of standard input is a text. A tab in a line separates a text "
+        "from its pair. A multi-label model prints every "
         "label above the threshold; a regression model prints its number.\n"
         "\n"
         "--file also takes labelled tables (.tsv, .csv, .jsonl, .json): the text column is found "
@@ -365,7 +369,8 @@ const cli_verb cli_classify = {
         "\n"
         "A picture is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that finetune "
         "reads. It is prepared as preprocessor_config.json says. Without INPUT, --file is one of these, or "
-        "standard input has a path per line. A model of texts and pictures (CLIP) chooses among the --labels, "
+        "standard input has a path per line. A model of texts and pictures (CLIP) chooses among the "
+        "--labels, "
         "each of which the --template puts into a text.",
     .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
                 "banyan classify runs/sst2 -f test.tsv\n"

@@ -33,8 +33,8 @@ static const cli_option options[] = {
      .help = "print cosine similarities of all pairs instead of vectors, one row per text"},
     {CLI_AT(embed_options, search), .name = "search", .letter = 's', .value = "QUERY",
      .help = "print the texts or pictures nearest to QUERY, a text or a picture, with their cosines"},
-    {CLI_AT(embed_options, top), .name = "top", .letter = 'k', CLI_RANGE(1, 1e9), .preset = "10", .value = "K",
-     .help = "results of a search"},
+    {CLI_AT(embed_options, top), .name = "top", .letter = 'k', CLI_RANGE(1, 1e9), .preset = "10",
+     .value = "K", .help = "results of a search"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
      .help = "numbers as text, or raw little-endian floats"},
     {CLI_AT(embed_options, time), .name = "time",
@@ -217,8 +217,7 @@ static by_status embed_set(job *j, const by_picture_set *set)
 
 static by_status embed_pictures(job *j, char **paths, int count)
 {
-    by_picture_set *set =
-        cli_pictures_open(paths, count, j->o.read.file, by_embedder_channels(j->embedder));
+    by_picture_set *set = cli_pictures_open(paths, count, j->o.read.file, by_embedder_channels(j->embedder));
     by_status s = set ? embed_set(j, set) : base_error_status();
     by_picture_set_free(set);
     return s;

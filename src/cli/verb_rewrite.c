@@ -327,7 +327,8 @@ static by_status caption(job *j, const by_picture_set *set)
     const int returned = by_rewriter_returned(j->rewriter);
     const int64_t all = by_picture_set_count(set);
     by_status s = BY_OK;
-    for (int64_t first = 0; first < all && s == BY_OK && cli_flush() && !cli_interrupted(); first += TOGETHER) {
+    for (int64_t first = 0; first < all && s == BY_OK && cli_flush() && !cli_interrupted();
+         first += TOGETHER) {
         const int count = (int)BY_MIN(all - first, (int64_t)TOGETHER);
         by_rewriting *list;
         const double begin = base_seconds();
@@ -449,13 +450,15 @@ const cli_verb cli_caption = {
     .name = "caption",
     .summary = "describe pictures with an encoder-decoder",
     .args = "MODEL [PICTURE...]",
-    .description =
-        "Prints a sentence for each PICTURE: a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that "
-        "finetune reads. With more than one picture, its name and a tab stand before the sentence. Pictures are "
-        "prepared as preprocessor_config.json says.\n"
-        "\n"
-        "Beams, penalties and lengths come from the options, then from the model's generation_config.json (or "
-        "config.json if there is none). The default is 5 beams.",
+    .description = "Prints a sentence for each PICTURE: a PNG, JPEG, WebP or GIF file, a directory of them, "
+                   "or a dataset that "
+                   "finetune reads. With more than one picture, its name and a tab stand before the "
+                   "sentence. Pictures are "
+                   "prepared as preprocessor_config.json says.\n"
+                   "\n"
+                   "Beams, penalties and lengths come from the options, then from the model's "
+                   "generation_config.json (or "
+                   "config.json if there is none). The default is 5 beams.",
     .examples = "banyan caption vit-gpt2-image-captioning photo.jpg\n"
                 "banyan caption runs/captions photos/ --beams 3 --json > captions.jsonl\n",
     .options = caption_rows,

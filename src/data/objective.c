@@ -258,7 +258,8 @@ by_status data_span_add(data_objective *o, data_span s)
 by_status data_samples_make(data_samples *r, const data_objective *o, int count, int batch)
 {
     const data_objective_kind kind = o->spec.kind;
-    const bool lm = kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_PIXELS, shaped = kind == DATA_OBJECTIVE_TRANSLATE;
+    const bool lm = kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_PIXELS,
+               shaped = kind == DATA_OBJECTIVE_TRANSLATE;
     const bool pairs = kinds[kind].labels[0] != NULL, two = kind == DATA_OBJECTIVE_TLM,
                plm = kind == DATA_OBJECTIVE_PLM;
     *r = (data_samples){.count = count, .batch = batch, .seq = o->spec.seq, .picks = o->picks};

@@ -47,13 +47,13 @@ typedef struct data_objective_spec {
     bool language_ids;  /* write language ids into the segments */
     int first_position; /* first position of a text; only rows with two texts set positions */
     bool suffix_first;  /* DATA_OBJECTIVE_FIM: the prefix directly precedes the middle */
-    int start;          /* encoder-decoders: token that starts the target; DATA_OBJECTIVE_PIXELS: token before the first,
+    int start; /* encoder-decoders: token that starts the target; DATA_OBJECTIVE_PIXELS: token before the first,
                            -1: the model shifts its tokens itself */
-    int batch;          /* DATA_OBJECTIVE_PLM: rows of a micro-batch; 0: step_rows */
-    int block;          /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: half a row */
-    bool one_way;       /* DATA_OBJECTIVE_PLM: no row reads the text from its end */
-    bool follows;       /* DATA_OBJECTIVE_PLM: the model has a memory */
-    int budget;         /* DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch per side, including padding */
+    int batch;    /* DATA_OBJECTIVE_PLM: rows of a micro-batch; 0: step_rows */
+    int block;    /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: half a row */
+    bool one_way; /* DATA_OBJECTIVE_PLM: no row reads the text from its end */
+    bool follows; /* DATA_OBJECTIVE_PLM: the model has a memory */
+    int budget;   /* DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch per side, including padding */
 } data_objective_spec;
 
 typedef struct data_objective data_objective;

@@ -318,7 +318,8 @@ by_status data_rows_batch(const data_rows *r, const int *rows, int count, int he
     for (int i = 0; i < count; i++)
         longest = BY_MAX(longest, r->list[rows[i]].count);
     height = BY_MAX(height, count);
-    const int seq = data_rows_bucket(longest, r->spec.limit), most = BY_MAX(by_model_segments(r->model), r->spec.teacher_segments) - 1;
+    const int seq = data_rows_bucket(longest, r->spec.limit),
+              most = BY_MAX(by_model_segments(r->model), r->spec.teacher_segments) - 1;
     const int outside = by_model_pads_left(r->model) ? PADDING_SEGMENT : 0;
     BY_TRY(shape_batch(r, height, seq, out));
     out->rows = count;

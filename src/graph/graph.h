@@ -487,7 +487,7 @@ struct by_graph {
     int scope_cuts[16], scope_depth;
     int block, n_blocks;
     const gr_hook *hook; /* NULL: none */
-    bool backward; /* nodes made now belong to the backward pass */
+    bool backward;       /* nodes made now belong to the backward pass */
     struct gr_custom *custom,
         *replayed; /* the block that is being built, or built once more for its gradient */
 };

@@ -33,7 +33,7 @@ typedef enum arch_role {
     ARCH_ROLE_SEGMENTS,
     ARCH_ROLE_LANGUAGES,
     ARCH_ROLE_PAD,
-    ARCH_ROLE_EOS, /* the end token, where it is a field */
+    ARCH_ROLE_EOS,       /* the end token, where it is a field */
     ARCH_ROLE_SEPARATOR, /* the token between two texts */
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
@@ -45,12 +45,12 @@ typedef enum arch_role {
     ARCH_ROLE_BOTH,   /* recurrent layers read a text from both ends; language models cannot */
     ARCH_ROLE_CELL,   /* of recurrent layers, by name */
     ARCH_ROLE_SCORE,  /* of attention in recurrent decoders, by name */
-    ARCH_ROLE_PATTERN, /* of sparse attention, by name, */
-    ARCH_ROLE_SHARING, /* how layers or heads share its sets, by name, */
-    ARCH_ROLE_STRIDE,  /* its length, */
-    ARCH_ROLE_SUMMARY, /* and its summary columns */
-    ARCH_ROLE_BLOCKS,  /* of local attention over pictures, lines or rectangles, by name, */
-    ARCH_ROLE_BLOCK,   /* queries of a line, */
+    ARCH_ROLE_PATTERN,      /* of sparse attention, by name, */
+    ARCH_ROLE_SHARING,      /* how layers or heads share its sets, by name, */
+    ARCH_ROLE_STRIDE,       /* its length, */
+    ARCH_ROLE_SUMMARY,      /* and its summary columns */
+    ARCH_ROLE_BLOCKS,       /* of local attention over pictures, lines or rectangles, by name, */
+    ARCH_ROLE_BLOCK,        /* queries of a line, */
     ARCH_ROLE_LOCAL_MEMORY, /* keys before it; */
     ARCH_ROLE_BLOCK_ROWS,   /* the same of rectangles */
     ARCH_ROLE_BLOCK_COLUMNS,
@@ -59,11 +59,11 @@ typedef enum arch_role {
     ARCH_ROLE_DISTRIBUTION, /* of the values of a pixel, by name, */
     ARCH_ROLE_MIXTURES,     /* and the components of a mixture */
     ARCH_ROLE_COORDINATES,  /* how they are encoded, by name */
-    ARCH_ROLE_IMAGE,   /* side of a picture in pixels, */
-    ARCH_ROLE_PATCH,   /* side of a patch, */
-    ARCH_ROLE_CHANNELS, /* and channels */
-    ARCH_ROLE_DROP_PATH, /* stochastic depth of the last layer */
-    ARCH_ROLE_PROJECTION /* width of the space that texts and pictures share */
+    ARCH_ROLE_IMAGE,        /* side of a picture in pixels, */
+    ARCH_ROLE_PATCH,        /* side of a patch, */
+    ARCH_ROLE_CHANNELS,     /* and channels */
+    ARCH_ROLE_DROP_PATH,    /* stochastic depth of the last layer */
+    ARCH_ROLE_PROJECTION    /* width of the space that texts and pictures share */
 } arch_role;
 typedef struct arch_field {
     const char *key;
@@ -142,8 +142,8 @@ typedef struct arch_rows {
     const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
     const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
     int64_t count;                /* elements of that */
-    int first, steps; /* of a cached pass over a picture: its first position and their number; 0: all positions */
-    int room;         /* positions that its cache has room for */
+    /* A cached pass over a picture: its first position, the number of positions (0: all), and the room of its cache. */
+    int first, steps, room;
 } arch_rows;
 typedef struct arch_derived {
     const char *name; /* of the input, which is i32; NULL at the end */
@@ -160,9 +160,9 @@ typedef struct arch_family {
     struct {
         const char *name; /* NULL: none */
         by_task task;
-        size_t offset; /* of the bool in the configuration that chooses it */
-    } other;            /* a second class of a task, beside that in `classes` */
-    by_task pretrained; /* its task from scratch */
+        size_t offset;     /* of the bool in the configuration that chooses it */
+    } other;               /* a second class of a task, beside that in `classes` */
+    by_task pretrained;    /* its task from scratch */
     const char *objective; /* the same in the words of data/objective.h; NULL: "lm" */
     arch_training training;
     const char *prefix; /* of the body's parameters when a head is there: "transformer." */
@@ -185,7 +185,7 @@ typedef struct arch_family {
     const arch_key *keys;      /* besides those of every family (keys.c); key NULL at the end; NULL: none */
     arch_token_ids tokens;
     const char *text_part; /* key of a nested configuration that has the ids of tokens; NULL: there is none */
-    int labels; /* of a configuration that does not say how many; 0: 2 */
+    int labels;            /* of a configuration that does not say how many; 0: 2 */
     size_t config_size;
     const arch_preset *presets;
     int n_presets;
@@ -203,24 +203,25 @@ typedef struct arch_family {
     bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
     bool starts_with_last; /* an encoder-decoder's second text begins with its last token (a language) */
     bool starts_with_eos;  /* an encoder-decoder's second text begins with that token, else with padding */
-    bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
+    bool packs;     /* without a mask, the reference starts a new text at each position that does not follow
                          the one before: not supported */
-    bool documents;   /* its attention reads the input "pair_mask", which keeps the documents of a row apart */
-    bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
-    bool pads_left;   /* padding stands before a text, and the special token of the whole text after it */
-    bool no_cache;    /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
-    bool rereads;     /* tokens see later ones, also in a language model: nothing can be cached */
-    bool recurrent;   /* of a text it has read it keeps a state, and no keys and values */
-    int segments;     /* that a text may have, where no key says it; 0: as the keys say */
-    bool start_row;   /* the last row of the table stands before the first token and is never predicted */
+    bool documents; /* its attention reads the input "pair_mask", which keeps the documents of a row apart */
+    bool looks_ahead;    /* a query whose earlier keys are all masked attends to later ones: not supported */
+    bool pads_left;      /* padding stands before a text, and the special token of the whole text after it */
+    bool no_cache;       /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
+    bool rereads;        /* tokens see later ones, also in a language model: nothing can be cached */
+    bool recurrent;      /* of a text it has read it keeps a state, and no keys and values */
+    int segments;        /* that a text may have, where no key says it; 0: as the keys say */
+    bool start_row;      /* the last row of the table stands before the first token and is never predicted */
     bool labels_by_mean; /* the labels of a sequence are read off all its positions, though it is a decoder */
     bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
                               before */
     by_pictures (*pictures)(const void *config); /* that it reads; NULL: none */
     const char *adapted; /* layers that adapters are for unless told otherwise: the ends of their names, with
                             commas; NULL: none */
-    by_canvas (*canvas)(const void *config);     /* the pictures that it makes, token by token; NULL: none */
-    int (*place)(const void *config, int t); /* in their raster, of the position that is generated as number t; NULL: t */
+    by_canvas (*canvas)(const void *config); /* the pictures that it makes, token by token; NULL: none */
+    int (*place)(const void *config,
+                 int t);  /* in their raster, of the position that is generated as number t; NULL: t */
     bool predicts_itself; /* the tokens of a batch are its targets: the shift by one is inside the model */
     const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
@@ -408,23 +409,25 @@ typedef struct arch_gpt2_config {
     arch_head head;
 } arch_gpt2_config;
 /* `type` has an arch_gpt2_config called `member`; the keys stand after `part`, "" or that of a nested configuration. */
-#define ARCH_GPT2_PART_FIELDS(part, type, member, vocabulary, length, size, depth, count, activation, layers_role)    \
-    ARCH_INT_FIELD(type, member vocab, part "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),                   \
-        ARCH_INT_FIELD(type, member context, part "n_positions", length, 1, 1 << 24, ARCH_ROLE_CONTEXT),              \
-        ARCH_INT_FIELD(type, member width, part "n_embd", size, 1, 1 << 20, ARCH_ROLE_WIDTH),                         \
-        ARCH_INT_FIELD(type, member layers, part "n_layer", depth, 1, BY_MAX_LAYERS, layers_role),                    \
-        ARCH_INT_FIELD(type, member heads, part "n_head", count, 1, 4096, ARCH_ROLE_HEADS),                           \
-        ARCH_INT_FIELD(type, member inner, part "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),                           \
-        ARCH_ACT_FIELD(type, member act, part "activation_function", activation),                                     \
-        ARCH_FLOAT_FIELD(type, member resid_drop, part "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),              \
-        ARCH_FLOAT_FIELD(type, member embd_drop, part "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),                \
-        ARCH_FLOAT_FIELD(type, member attn_drop, part "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),                \
-        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),                    \
-        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),                    \
-        ARCH_BOOL_FIELD(type, member scale_weights, part "scale_attn_weights", true),                                 \
+#define ARCH_GPT2_PART_FIELDS(part, type, member, vocabulary, length, size, depth, count, activation,    \
+                              layers_role)                                                               \
+    ARCH_INT_FIELD(type, member vocab, part "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),      \
+        ARCH_INT_FIELD(type, member context, part "n_positions", length, 1, 1 << 24, ARCH_ROLE_CONTEXT), \
+        ARCH_INT_FIELD(type, member width, part "n_embd", size, 1, 1 << 20, ARCH_ROLE_WIDTH),            \
+        ARCH_INT_FIELD(type, member layers, part "n_layer", depth, 1, BY_MAX_LAYERS, layers_role),       \
+        ARCH_INT_FIELD(type, member heads, part "n_head", count, 1, 4096, ARCH_ROLE_HEADS),              \
+        ARCH_INT_FIELD(type, member inner, part "n_inner", 0, 1, 1 << 22, ARCH_ROLE_INNER),              \
+        ARCH_ACT_FIELD(type, member act, part "activation_function", activation),                        \
+        ARCH_FLOAT_FIELD(type, member resid_drop, part "resid_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT), \
+        ARCH_FLOAT_FIELD(type, member embd_drop, part "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),   \
+        ARCH_FLOAT_FIELD(type, member attn_drop, part "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),   \
+        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),       \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),       \
+        ARCH_BOOL_FIELD(type, member scale_weights, part "scale_attn_weights", true),                    \
         ARCH_BOOL_FIELD(type, member scale_by_layer, part "scale_attn_by_inverse_layer_idx", false)
 #define ARCH_GPT2_BODY_FIELDS(type, member, vocabulary, length, size, depth, count, activation) \
-    ARCH_GPT2_PART_FIELDS("", type, member, vocabulary, length, size, depth, count, activation, ARCH_ROLE_LAYERS)
+    ARCH_GPT2_PART_FIELDS("", type, member, vocabulary, length, size, depth, count, activation, \
+                          ARCH_ROLE_LAYERS)
 #define ARCH_GPT2_FIELDS(type, member, vocabulary, length, activation)                                       \
     ARCH_GPT2_BODY_FIELDS(type, member, vocabulary, length, 768, 12, 12, activation),                        \
         ARCH_FLOAT_FIELD(type, member label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),    \
@@ -486,12 +489,12 @@ typedef struct arch_bart_config {
 extern const arch_alias arch_bart_aliases[], arch_bart_copies[];
 extern const arch_key arch_bart_keys[];
 extern const char *const arch_bart_optional[];
-#define ARCH_BART_COMMON                                                                 \
-    .pretrained = BY_TASK_SEQ2SEQ, .prefix = "model.", .head = "lm_head.weight",         \
-    .table = "model.shared.weight", .target_table = "model.decoder.embed_tokens.weight", \
-    .head_offset = offsetof(arch_bart_config, head), .aliases = arch_bart_aliases,       \
-    .copies = arch_bart_copies, .keys = arch_bart_keys, .optional = arch_bart_optional,  \
-    .config_size = sizeof(arch_bart_config), .labels_in_place = true, .adapted = "q_proj,v_proj",       \
+#define ARCH_BART_COMMON                                                                          \
+    .pretrained = BY_TASK_SEQ2SEQ, .prefix = "model.", .head = "lm_head.weight",                  \
+    .table = "model.shared.weight", .target_table = "model.decoder.embed_tokens.weight",          \
+    .head_offset = offsetof(arch_bart_config, head), .aliases = arch_bart_aliases,                \
+    .copies = arch_bart_copies, .keys = arch_bart_keys, .optional = arch_bart_optional,           \
+    .config_size = sizeof(arch_bart_config), .labels_in_place = true, .adapted = "q_proj,v_proj", \
     .build = arch_bart_build
 void arch_bart_build(by_graph *g, const void *config, by_model_io *io);
 by_status arch_bart_check(const void *config);
@@ -506,23 +509,24 @@ typedef struct arch_vit_config {
     bool qkv_bias;
     bool distilled; /* a distillation token stands between the class token and the patches */
 } arch_vit_config;
-#define ARCH_VIT_PART_FIELDS(part, type, member)                                                                                        \
-    ARCH_INT_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),                    \
-        ARCH_INT_FIELD(type, member patch, part "patch_size", 16, 1, 1 << 14, ARCH_ROLE_PATCH),                 \
-        ARCH_INT_FIELD(type, member channels, part "num_channels", 3, 1, 256, ARCH_ROLE_CHANNELS),              \
-        ARCH_INT_FIELD(type, member width, part "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),               \
-        ARCH_INT_FIELD(type, member layers, part "num_hidden_layers", 12, 1, BY_MAX_LAYERS, ARCH_ROLE_LAYERS),  \
-        ARCH_INT_FIELD(type, member heads, part "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),           \
-        ARCH_INT_FIELD(type, member inner, part "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),        \
-        ARCH_ACT_FIELD(type, member act, part "hidden_act", BY_GELU),                                           \
-        ARCH_FLOAT_FIELD(type, member drop, part "hidden_dropout_prob", 0, 0, 0.999, ARCH_ROLE_DROPOUT),        \
-        ARCH_FLOAT_FIELD(type, member attn_drop, part "attention_probs_dropout_prob", 0, 0, 0.999,              \
-                         ARCH_ROLE_DROPOUT),                                                                   \
-        ARCH_FLOAT_FIELD(type, member drop_path, part "drop_path_rate", 0, 0, 0.999, ARCH_ROLE_DROP_PATH),      \
-        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),                 \
-        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),              \
-        ARCH_BOOL_FIELD(type, member qkv_bias, part "qkv_bias", true),                                          \
-        ARCH_INT_FIELD(type, member pooled, part "pooler_output_size", 0, 1, 1 << 20, ARCH_ROLE_NONE),          \
+#define ARCH_VIT_PART_FIELDS(part, type, member)                                                           \
+    ARCH_INT_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),               \
+        ARCH_INT_FIELD(type, member patch, part "patch_size", 16, 1, 1 << 14, ARCH_ROLE_PATCH),            \
+        ARCH_INT_FIELD(type, member channels, part "num_channels", 3, 1, 256, ARCH_ROLE_CHANNELS),         \
+        ARCH_INT_FIELD(type, member width, part "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
+        ARCH_INT_FIELD(type, member layers, part "num_hidden_layers", 12, 1, BY_MAX_LAYERS,                \
+                       ARCH_ROLE_LAYERS),                                                                  \
+        ARCH_INT_FIELD(type, member heads, part "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),      \
+        ARCH_INT_FIELD(type, member inner, part "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),   \
+        ARCH_ACT_FIELD(type, member act, part "hidden_act", BY_GELU),                                      \
+        ARCH_FLOAT_FIELD(type, member drop, part "hidden_dropout_prob", 0, 0, 0.999, ARCH_ROLE_DROPOUT),   \
+        ARCH_FLOAT_FIELD(type, member attn_drop, part "attention_probs_dropout_prob", 0, 0, 0.999,         \
+                         ARCH_ROLE_DROPOUT),                                                               \
+        ARCH_FLOAT_FIELD(type, member drop_path, part "drop_path_rate", 0, 0, 0.999, ARCH_ROLE_DROP_PATH), \
+        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
+        ARCH_BOOL_FIELD(type, member qkv_bias, part "qkv_bias", true),                                     \
+        ARCH_INT_FIELD(type, member pooled, part "pooler_output_size", 0, 1, 1 << 20, ARCH_ROLE_NONE),     \
         ARCH_ACT_FIELD(type, member pooler_act, part "pooler_act", BY_TANH)
 #define ARCH_VIT_FIELDS ARCH_VIT_PART_FIELDS("", arch_vit_config, )
 by_status arch_vit_check(const void *config);

@@ -131,8 +131,8 @@ const arch_alias arch_roberta_copies[] = {{"lm_head.decoder.bias", "lm_head.bias
     .table = "roberta.embeddings.word_embeddings.weight", .head_offset = offsetof(arch_bert_config, head), \
     .copies = arch_roberta_copies, .tokens = {2, 1, -1}, .is_causal = is_causal,                           \
     .config_size = sizeof(arch_bert_config), .presets = presets, .n_presets = BY_COUNT(presets),           \
-    .check = arch_roberta_check, .first_position = arch_roberta_first_position,                            \
-    .adapted = "query,value", .build = build
+    .check = arch_roberta_check, .first_position = arch_roberta_first_position, .adapted = "query,value",  \
+    .build = build
 
 const arch_family arch_roberta = {.family = "roberta",
                                   .title = "RoBERTa (Liu et al. 2019)",

@@ -164,8 +164,8 @@ by_tensor *nn_patches(by_graph *g, const char *name, by_tensor *pixels, const nn
 by_tensor *nn_prepend(by_graph *g, by_tensor *x, by_tensor *const *tokens, int count);
 /* Positions for another grid of patches. table (K + rows cols, C), of K tokens and a grid -> (K + to_rows to_cols, C): bicubic
  * interpolation of the grid; the tokens stay as they are. */
-by_tensor *nn_stretch(by_graph *g, by_tensor *table, int64_t tokens, int64_t rows, int64_t cols, int64_t to_rows,
-                      int64_t to_cols);
+by_tensor *nn_stretch(by_graph *g, by_tensor *table, int64_t tokens, int64_t rows, int64_t cols,
+                      int64_t to_rows, int64_t to_cols);
 /* Stochastic depth (Huang et al. 2016): in training, x of a whole example (B, T, C) is 0 with probability p and divided by
  * 1 - p otherwise. */
 by_tensor *nn_drop_path(by_graph *g, by_tensor *x, float p);

@@ -270,7 +270,8 @@ static by_status open_parts(train_dataset *d, const by_run_spec *spec, const cha
                                sizeof(int[2]), source);
         source = items_hash(&x->items, source);
         if (!train_facts_read(note, f) || f->source != source || !base_file_exists(bin) ||
-            (!lm && !base_file_exists(index)) || (f->sum && f->sum != train_facts_sum(bin, lm ? NULL : index))) {
+            (!lm && !base_file_exists(index)) ||
+            (f->sum && f->sum != train_facts_sum(bin, lm ? NULL : index))) {
             f->source = source;
             s = lm ? data_tokens_build(d->tokenizer, (const char *const *)x->paths, x->count, bin, &f->bytes,
                                        &f->tokens)

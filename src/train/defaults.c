@@ -123,7 +123,8 @@ double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int 
     if (kind == DATA_OBJECTIVE_TRANSLATE)
         return BY_MIN(0.512 / width, 2e-3);
     const double rate = BY_MIN(0.384 / width, 3e-3);
-    const bool next = kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_FIM || kind == DATA_OBJECTIVE_PIXELS;
+    const bool next =
+        kind == DATA_OBJECTIVE_LM || kind == DATA_OBJECTIVE_FIM || kind == DATA_OBJECTIVE_PIXELS;
     return next ? rate : rate / 3;
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct train_run {
     by_device *device;
-    by_run_spec spec; /* with every default filled in */
+    by_run_spec spec;           /* with every default filled in */
     const train_lesson *lesson; /* NULL: none */
     train_dataset data;
     char *languages; /* their names, with commas between them; NULL: none */
@@ -18,7 +18,7 @@ typedef struct train_run {
         *streams; /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
     data_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
     int32_t *sampled;             /* of scheduled sampling: for a micro-batch, see by_batch; NULL: none */
-    by_metric metrics[1]; /* of the last evaluation, of models of pixels */
+    by_metric metrics[1];         /* of the last evaluation, of models of pixels */
     int n_metrics;
     train_loop loop;
     by_run_result *result;

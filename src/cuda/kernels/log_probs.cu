@@ -54,8 +54,8 @@ template <class T> static __device__ __forceinline__ void zero_from(const log_ro
 }
 
 /* Reports targets that are neither classes nor ignored; they count as ignored. */
-static __device__ __forceinline__ bool is_class(int target, int ignore, int cols, int64_t row, cuda_fault *fault,
-                                                int node)
+static __device__ __forceinline__ bool is_class(int target, int ignore, int cols, int64_t row,
+                                                cuda_fault *fault, int node)
 {
     const bool known = target >= 0 && target < cols && target != ignore;
     if (!known && target != ignore && threadIdx.x == 0)
@@ -64,7 +64,8 @@ static __device__ __forceinline__ bool is_class(int target, int ignore, int cols
 }
 
 template <class T>
-static __global__ void __launch_bounds__(ROW_THREADS) log_probs_row(log_rows<T> a, cuda_fault *fault, int node)
+static __global__ void __launch_bounds__(ROW_THREADS)
+    log_probs_row(log_rows<T> a, cuda_fault *fault, int node)
 {
     __shared__ float space[32];
     const int64_t row = blockIdx.x;
