@@ -180,7 +180,8 @@ static by_status check_student(const distill_run *r, const by_model *student)
                          by_model_title(t), by_model_title(student));
     if (r->kind == BY_DISTILL_TEXT && (by_model_carries(student) || by_model_carries(t)))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "models that carry a state from text to text learn no text from each other");
+                         "a %s carries a state from text to text and cannot be distilled on text",
+                         by_model_title(by_model_carries(t) ? t : student));
     if (scores && by_model_is_pair(t))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "attention is compared in models of one stack, not in encoder-decoders");

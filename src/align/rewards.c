@@ -43,7 +43,7 @@ by_status align_rewards_open(align_rewards *r, const by_reward_source *list, int
 {
     *r = (align_rewards){0};
     if (!list || count < 1)
-        return base_fail(BY_ERR_ARGUMENT, "no reward: answers are learned from by their rewards");
+        return base_fail(BY_ERR_ARGUMENT, "no rewards: give at least one source");
     align_court own = *court;
     own.failures = &r->failures;
     r->list = base_alloc_zero((size_t)count, sizeof *r->list);

@@ -35,7 +35,8 @@ by_status align_preview(by_device *d, const by_align_spec *s, int count,
     by_model_spec spec = {.dtype = s->dtype};
     by_model *m = NULL;
     if (align_is_policy(s->method))
-        return base_fail(BY_ERR_UNSUPPORTED, "answers of the method %s are not known before they are sampled",
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "%s has no examples to show: its answers are sampled in training",
                          by_align_name(s->method));
     by_status status = align_source_open(&source, s);
     if (status == BY_OK)

@@ -366,6 +366,12 @@ static by_status open_reference(tuning *t, bool first)
         return base_fail(BY_ERR_ARGUMENT, "the reference %s is a %s of %d tokens, not a %s of %d", dir,
                          by_model_class(t->reference.own), by_model_vocab(t->reference.own),
                          by_model_class(t->model), by_model_vocab(t->model));
+    const int context = by_model_context(t->reference.own);
+    if (by_model_is_limited(t->reference.own) && context < t->train.list.rows.spec.limit)
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "the reference %s reads %d positions, and examples may have %d: give --max-length %d", dir,
+            context, t->train.list.rows.spec.limit, context);
     return align_reference_make(&t->reference, t->reference.own, false, &t->memory);
 }
 

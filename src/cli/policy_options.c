@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "cli/common.h"
 #include "cli/report.h"
 
 /* Turns "\\n" and "\\t" into the characters that they stand for. */
@@ -52,6 +53,25 @@ static bool read_stops(cli_policy_options *o, by_policy_run *out)
     return o->texts != NULL;
 }
 
+/* Run folders stand for the models in them. False: there is an error. */
+static bool find_models(cli_policy_options *o, by_policy_run *out)
+{
+    o->models = base_alloc_zero((size_t)o->rewards.count + 1, sizeof *o->models);
+    for (int i = 0; o->models && i < o->rewards.count; i++) {
+        if (strncmp(o->rewards.items[i], "model:", 6) != 0)
+            continue;
+        char *dir = cli_model_dir(o->rewards.items[i] + 6);
+        o->models[i] = dir ? base_sprintf("model:%s", dir) : NULL;
+        base_free(dir);
+        if (!o->models[i])
+            return false;
+        o->sources[i].what = o->models[i];
+    }
+    if (out->value_model && !(out->value_model = o->critic = cli_model_dir(out->value_model)))
+        return false;
+    return o->models != NULL;
+}
+
 bool cli_policy_read(cli_policy_options *o, const cli_args *args, by_policy_run *out)
 {
     o->sources = base_alloc_zero((size_t)o->rewards.count + 1, sizeof *o->sources);
@@ -59,6 +79,10 @@ bool cli_policy_read(cli_policy_options *o, const cli_args *args, by_policy_run 
         return false;
     for (int i = 0; i < o->rewards.count; i++)
         o->sources[i].what = o->rewards.items[i];
+    if (!find_models(o, out)) {
+        cli_fail(NULL);
+        return false;
+    }
     out->rewards = o->sources;
     out->reward_count = o->rewards.count;
     out->judging.text = strcmp(o->format, "text") == 0;
@@ -72,6 +96,10 @@ void cli_policy_free(cli_policy_options *o)
 {
     for (int i = 0; o->texts && i < o->stops.count; i++)
         base_free(o->texts[i]);
+    for (int i = 0; o->models && i < o->rewards.count; i++)
+        base_free(o->models[i]);
+    base_free(o->models);
+    base_free(o->critic);
     base_free(o->texts);
     base_free(o->sources);
 }

@@ -12,7 +12,8 @@ typedef struct cli_policy_options {
     double fallback;
     int retries;
     by_reward_source *sources; /* made by cli_policy_read, as are */
-    char **texts;              /* the stop strings */
+    char **texts;              /* the stop strings, */
+    char **models, *critic;    /* and the directories of models */
 } cli_policy_options;
 
 /* clang-format off */
@@ -52,7 +53,7 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0",                            \
      .help = "sample from the fewest tokens that reach this probability; 0: from all"},                      \
     {CLI_AT(type, p.stops), .name = "stop", .value = "TEXT",                                                 \
-     .help = "an answer also ends after TEXT (\\n is a line break); may be repeated"},                       \
+     .help = "an answer also ends after TEXT (\\n is a line break)"},                                       \
     {CLI_AT(type, policy.greedy_eval), .name = "greedy-eval",                                                \
      .help = "evaluate the likeliest answer of each prompt, not a sampled one"},                             \
     {CLI_AT(type, policy.sample_every), .name = "sample-steps", CLI_RANGE(-1, 1e9),                          \

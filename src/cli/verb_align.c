@@ -19,6 +19,7 @@ typedef struct align_options {
     const char *method, *loss, *lora, *weights;
     cli_lora adapter;
     int show;
+    const bool *filled; /* by row: the value is that of the run that goes on */
 } align_options;
 
 static const cli_option options[] = {
@@ -211,10 +212,64 @@ static int start(align_options *o, by_device *d, cli_run_screen *screen)
     return status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
 }
 
+/* Options that belong to some methods alone. */
+static const struct {
+    const char *option;
+    uint32_t methods; /* bits */
+    const char *names;
+} own[] = {
+#define BIT(name) (1u << BY_ALIGN_##name)
+    {"loss", BIT(DPO), "dpo"},
+    {"beta", ~(BIT(SFT) | BIT(REWARD)), "preferences and policies"},
+    {"label-smoothing", BIT(DPO) | BIT(CPO) | BIT(SIMPO), "dpo, cpo and simpo"},
+    {"alpha", BIT(CPO) | BIT(SIMPO), "cpo and simpo"},
+    {"gamma", BIT(SIMPO), "simpo"},
+    {"center", BIT(REWARD), "reward"},
+    {"desirable-weight", BIT(KTO), "kto"},
+    {"undesirable-weight", BIT(KTO), "kto"},
+    {"unpaired", BIT(KTO), "kto"},
+    {"learn-prompts", BIT(SFT), "sft"},
+    {"pack", BIT(SFT), "sft"},
+#undef BIT
+};
+static const char *const policy_names[] = {
+    "reward", "reward-weights", "num-generations", "max-new-tokens",  "temperature", "top-k",     "top-p",
+    "stop",   "grpo-loss",      "num-iterations",  "num-minibatches", "value-model", "kl-target", NULL};
+
+static bool is_given(const align_options *o, const cli_args *args, const char *name)
+{
+    const cli_option *row = cli_given_among(args, (const char *const[]){name, NULL});
+    return row && !o->filled[row - options];
+}
+
+/* False: an option of another method was given, which has been said. */
+static bool fits_method(const align_options *o, const cli_args *args)
+{
+    const bool policy = o->run.method >= BY_ALIGN_PPO;
+    for (int i = 0; !policy && policy_names[i]; i++)
+        if (is_given(o, args, policy_names[i])) {
+            cli_usage_fail("--%s is for ppo, grpo, rloo and reinforce, not for %s", policy_names[i],
+                           o->method);
+            return false;
+        }
+    for (int i = 0; i < BY_COUNT(own); i++)
+        if (!(own[i].methods >> o->run.method & 1) && is_given(o, args, own[i].option)) {
+            cli_usage_fail("--%s is for %s, not for %s", own[i].option, own[i].names, o->method);
+            return false;
+        }
+    if (policy && o->p.rewards.count == 0) {
+        cli_usage_fail(
+            "no reward: %s needs --reward exact, sorted, length:N, command:COMMAND, model:DIR, ...",
+            o->method);
+        return false;
+    }
+    return true;
+}
+
 static int align(align_options *o, const cli_args *args)
 {
     cli_run_screen screen = {.label = "align", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1)};
-    if (!fill_spec(o, args, &screen))
+    if (!fill_spec(o, args, &screen) || (!o->show && !fits_method(o, args)))
         return CLI_USAGE;
     char *dir = cli_model_dir(args->items[0]);
     char *reference = dir && o->run.reference ? cli_model_dir(o->run.reference) : NULL;
@@ -249,6 +304,7 @@ static int run(int argc, char **argv)
         base_free(command);
         return code;
     }
+    o.filled = config.filled;
     o.run.command = command;
     o.run.options = given = cli_config_record(&config, &args);
     code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &args);

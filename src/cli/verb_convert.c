@@ -7,6 +7,7 @@
 #include "banyan/adapter.h"
 #include "banyan/weights.h"
 #include "base/file.h"
+#include "base/input.h"
 #include "cli/common.h"
 #include "cli/format.h"
 #include "cli/ngram_verbs.h"
@@ -212,6 +213,10 @@ static int run(int argc, char **argv)
     cli_interrupt_install();
     bool typed = cli_given(&args, &o.dtype);
     const char *out = args.items[1];
+    if (base_input_ends(out, ".arpa")) {
+        cli_args_free(&args);
+        return cli_usage_fail("only n-gram models become ARPA files");
+    }
     cli_progress bar = {.label = "convert", .total = 1, .quiet = o.quiet || o.dry_run};
     by_convert_spec spec = {.set_dtype = typed,
                             .dtype = o.dtype,

@@ -493,6 +493,8 @@ static int generate_run(int argc, char **argv)
     else if (!j.o.cache.size && (cli_given(&args, &j.o.cache.theta) || cli_given(&args, &j.o.cache.lambda) ||
                                  j.o.cache.per_document))
         code = cli_usage_fail("--cache-theta, --cache-lambda and --cache-per-document need --cache-size");
+    else if (cli_given(&args, &j.o.mix.weight) && !j.o.mix.path)
+        code = cli_usage_fail("--ngram-weight needs --ngram");
     else if (j.o.ids && j.o.strategy.stop.count)
         code = cli_usage_fail("--stop matches text and cannot be combined with --ids");
     else

@@ -262,6 +262,6 @@ const char *arch_act_name(by_act act)
 
 by_status arch_check_heads(int width, int heads)
 {
-    return width % heads ? base_fail(BY_ERR_FORMAT, "width %d does not divide by %d heads", width, heads)
+    return width % heads ? base_fail(BY_ERR_FORMAT, "width %d is not divisible by %d heads", width, heads)
                          : BY_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "banyan/ngram.h"
 #include "train/loop.h"
 #include "train/folder.h"
 
@@ -145,6 +146,9 @@ void train_folder_warn(const train_folder *f, const char *fmt, ...)
 
 by_status train_folder_enter(train_folder *f, const train_folder_use *use)
 {
+    if (by_ngram_is(use->out))
+        return base_fail(BY_ERR_ARGUMENT, "%s: holds an n-gram model; choose another directory", use->out);
+    base_error_clear();
     BY_TRY(train_folder_open(f, use->out));
     f->report = use->report;
     f->user = use->user;

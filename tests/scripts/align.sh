@@ -217,7 +217,7 @@ refused no-data 2 'no data' --method sft
 refused data-of-another-form 1 '"chosen" and "rejected"' --method dpo --data "$tmp/sft.jsonl"
 refused conversations-without-a-template 1 'chat template' --method sft --data "$tmp/chat.jsonl"
 refused a-template-with-an-error 1 'bad.jinja' --method sft --data "$tmp/chat.jsonl" --chat-template "$tmp/bad.jinja"
-refused packed-pairs 1 'supervised' --method dpo --pack --data "$tmp/pairs.jsonl"
+refused packed-pairs 2 'is for sft, not for dpo' --method dpo --pack --data "$tmp/pairs.jsonl"
 refused smoothing-of-exo-pair 1 'exo_pair' --method dpo --loss exo_pair --data "$tmp/pairs.jsonl"
 refused blocks-that-learn 1 'train an adapter' --method sft --weights q4_0 --data "$tmp/sft.jsonl"
 refused too-small-a-share 1 'leaves nothing' --method sft --eval-fraction 0.01 --data "$tmp/sft.jsonl"

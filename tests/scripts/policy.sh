@@ -108,7 +108,7 @@ check "with the critic" cmp whole-ppo/last/critic/model.safetensors parts-ppo/la
 
 # ---- refused ----
 align grpo bad
-check "no reward" fails 1 'no reward'
+check "no reward" fails 2 'no reward'
 align grpo bad --reward nothing
 check "an unknown reward" fails 1 '"nothing" is no reward'
 align grpo bad --reward json --reward-weights 1,2
