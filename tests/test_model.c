@@ -304,14 +304,14 @@ static void test_bad_configs(void **state)
     } cases[] = {
         {"n_head", "0", "\"n_head\" is 0"},
         {"n_head", "-2", "\"n_head\" is -2"},
-        {"n_head", "3", "width 8 does not divide by 3 heads"},
+        {"n_head", "3", "width 8 is not divisible by 3 heads"},
         {"n_head", "5000", "\"n_head\" is 5000"},
         {"n_head", "\"2\"", "\"n_head\" is \"2\", expected an integer"},
         {"n_head", "1.5", "\"n_head\" is 1.5"},
         {"n_head", "[2]", "\"n_head\" is [2]"},
         {"n_head", "true", "\"n_head\" is true"},
         {"n_embd", "0", "\"n_embd\" is 0"},
-        {"n_embd", "9", "width 9 does not divide by 2 heads"},
+        {"n_embd", "9", "width 9 is not divisible by 2 heads"},
         {"n_embd", "1048576", "c_attn.weight"}, /* 3 * 2^40 numbers */
         {"n_embd", "65536", "wte.weight has shape (13, 8)"},
         {"n_embd", "1e300", "\"n_embd\" is 1e+300"},
@@ -784,7 +784,7 @@ static void test_bad_shapes(void **state)
     } cases[] = {
         {{.layers = 257}, "n_layer is 257"},
         {{.heads = 5000}, "n_head is 5000"},
-        {{.width = 100, .heads = 3}, "width 100 does not divide by 3 heads"},
+        {{.width = 100, .heads = 3}, "width 100 is not divisible by 3 heads"},
         {{.width = 1 << 21}, "n_embd is 2.09715e+06"},
         {{.vocab = 1 << 25}, "vocab_size is"},
         {{.dropout = 1}, "pdrop is 1"},
