@@ -1,4 +1,4 @@
-/* captions.c - composes pictures with captions: garments of Fashion-MNIST, coloured and placed by chance, and a sentence by a grammar:
+/* captions.c - composes pictures with captions: garments of Fashion-MNIST, in random colours and places, each with a sentence from a grammar:
  *     a red bag in the upper left corner
  *     an orange coat to the left of a blue boot
  * One in six combinations of colours, garments and places is held out: the pictures of OUT/test have those alone, with garments of the

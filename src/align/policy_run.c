@@ -306,7 +306,7 @@ static by_status open_chat(align_policy *p)
     return p->chat || !path ? BY_OK : base_error_status();
 }
 
-/* The last prompts of an order by chance, which is the same in every run, are held out. */
+/* The last prompts of a random order, the same in every run, are held out. */
 static by_status hold_out(align_policy *p)
 {
     align_prompts *x = &p->prompts;

@@ -192,7 +192,7 @@ by_status data_picture_set_idx(by_picture_set *p, const char *path)
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
 
-/* Class bytes of a record: 1 or 2; 0: it is neither. A size that fits both is told by the values. */
+/* Class bytes of a record: 1 or 2; 0 if it has neither size. If both sizes fit, the values decide. */
 static int class_bytes(const uint8_t *bytes, size_t size)
 {
     static const uint8_t most[2][2] = {{10, 0}, {20, 100}};

@@ -113,7 +113,7 @@ static char *put_number(char *out, float value)
 {
     static const double powers[] = {1e7, 1e8, 1e9, 1e10, 1e11, 1e12};
     const double size = fabs((double)value);
-    int places = 7; /* behind the point */
+    int places = 7; /* decimal places */
     if (value < 0)
         *out++ = '-';
     if (size == 0 || size >= 100 || size < 1e-4)

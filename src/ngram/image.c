@@ -10,7 +10,7 @@
 static const char magic[8] = {'b', 'y', 'n', 'g', 'r', 'a', 'm', '\n'};
 enum {
     VERSION = 3,
-    BEHIND = 1024 /* slots behind the homes of a table at most, for keys that find theirs taken */
+    BEHIND = 1024 /* maximum slots after the homes of a table, for keys whose home is taken */
 };
 
 static uint64_t aligned(uint64_t n)
