@@ -203,7 +203,7 @@ static by_tensor *embed(by_graph *g, by_model_io *io, const big_bird_config *c)
 
 static bool is_pooled(by_task t)
 {
-    return t == BY_TASK_FEATURES || t == BY_TASK_PRETRAIN;
+    return t == BY_TASK_FEATURES || t == BY_TASK_PRETRAIN || t == BY_TASK_CHOICE;
 }
 
 /* Files of most classes have the pooler, whether it is used or not. */
@@ -226,15 +226,6 @@ static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const a
     h = nn_linear(g, "classifier.dense", h,
                   &(nn_linear_spec){.out = c->width, .act = c->act, .std = top->std});
     arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
-}
-
-/* One number from the last position. */
-static void put_choice(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
-{
-    by_tensor *x = by_io_output(io, "features");
-    by_tensor *last = by_slice(g, x, 1, by_dim(x, 1) - 1, 1);
-    arch_label_head(g, io, row->name, by_reshape(g, last, 2, (int64_t[]){by_dim(x, 0), by_dim(x, 2)}),
-                    top->std);
 }
 
 /* A feed-forward block before start and end, which are not in the question; the first token, which says that
@@ -270,7 +261,7 @@ static const arch_head_row heads[] = {
     {BY_TASK_PRETRAIN, arch_put_mlm, NULL, 0},
     {BY_TASK_PRETRAIN, arch_put_next, "cls.seq_relationship", 0},
     {BY_TASK_CLASSIFY, put_label, "classifier.out_proj", offsetof(arch_bert_config, label_drop)},
-    {BY_TASK_CHOICE, put_choice, "classifier", 0},
+    {BY_TASK_CHOICE, arch_put_label, "classifier", offsetof(arch_bert_config, drop)},
     {BY_TASK_TAG, arch_put_tag, "classifier", offsetof(arch_bert_config, label_drop)},
     {BY_TASK_ANSWER, put_answer, "qa_classifier.qa_outputs", offsetof(arch_bert_config, drop)},
     {.put = NULL},
