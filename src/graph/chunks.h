@@ -77,10 +77,16 @@ GR_CHUNKS gr_meeting gr_chunks_meet(const gr_chunks *c, int query, int key, bool
 }
 
 /* The log of a row's sum of e^(score - largest). The reference keeps the log-sum-exp as an f32. For a row that sees
- * itself alone, perhaps in several rounds, that is -1e5 and what is left of the log after rounding to 1/128. */
+ * itself alone, perhaps in several rounds, that is -1e5 and what is left of the log after rounding to 1/128. For a row
+ * of padding that sees only padding it is -1e9, so that each of its weights is 1. */
+GR_CHUNKS bool gr_chunks_rounds(double largest)
+{
+    return largest == (double)GR_CHUNKS_SELF || largest == (double)GR_CHUNKS_MASKED;
+}
+
 GR_CHUNKS double gr_chunks_log(double largest, double log_sum)
 {
-    return largest == (double)GR_CHUNKS_SELF ? (double)(float)(largest + log_sum) - largest : log_sum;
+    return gr_chunks_rounds(largest) ? (double)(float)(largest + log_sum) - largest : log_sum;
 }
 
 /* The number, in units of four, of the random numbers of weight (i, column) of chunk g; place i % 4. */

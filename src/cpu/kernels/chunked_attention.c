@@ -205,7 +205,7 @@ static R FN(exponents)(R *restrict s, int64_t count, R *largest)
         sum += s[j];
     }
     *largest = top;
-    return top == (R)GR_CHUNKS_SELF ? R_EXP((R)gr_chunks_log((double)top, (double)R_LOG(sum))) : sum;
+    return gr_chunks_rounds((double)top) ? R_EXP((R)gr_chunks_log((double)top, (double)R_LOG(sum))) : sum;
 }
 
 /* Adds a round's part of row t: exponents p against `top`, with their sum. */
@@ -257,7 +257,7 @@ static void FN(forward_head)(const chunked *x, const gr_node *n, int64_t head, c
     for (int64_t t = 0; t < x->c.rows; t++) {
         const int64_t at = (head / x->heads * x->c.rows + t) * width + head % x->heads * d;
         const R log_sum = (R)gr_chunks_log((double)w->top[t], (double)R_LOG(w->sum[t]));
-        const R sum = w->top[t] == (R)GR_CHUNKS_SELF ? R_EXP(log_sum) : w->sum[t];
+        const R sum = gr_chunks_rounds((double)w->top[t]) ? R_EXP(log_sum) : w->sum[t];
         for (int64_t k = 0; n->out[0] && k < d; k++)
             ((T *)n->out[0]->data)[at + k] = ST(w->sums[0][t * d + k] / sum);
         if (n->out[1]) {

@@ -176,7 +176,7 @@ static __device__ __forceinline__ float exponential(float x)
 static __device__ __forceinline__ float log_of_sum(float top, float sum)
 {
     const float log_sum = logf(sum);
-    if (top != GR_CHUNKS_SELF)
+    if (!gr_chunks_rounds(top))
         return log_sum;
     const float lse = top + log_sum;
     return lse - top;
@@ -184,7 +184,7 @@ static __device__ __forceinline__ float log_of_sum(float top, float sum)
 
 static __device__ __forceinline__ float sum_as_kept(float top, float sum)
 {
-    return top == GR_CHUNKS_SELF ? expf(log_of_sum(top, sum)) : sum;
+    return gr_chunks_rounds(top) ? expf(log_of_sum(top, sum)) : sum;
 }
 
 /* Bit i: weight (place + i, column) of chunk g is kept; place is a multiple of 4. */
