@@ -146,12 +146,19 @@ static by_tensor *window_weights(by_graph *g, const layers *l, by_tensor *w, int
     return near;
 }
 
-/* (B, H, G, T) -> (B, H, T, G); a global token that is not there has equal weights, as in the reference. */
+/* (B, H, G, T) -> (B, H, U, G), where U is T rounded up to a multiple of the widest window: the reference pads the
+ * text to that length, and padding has the weight 0. A global token that is not there has equal weights. */
 static void keep_global_weights(by_graph *g, const layers *l, by_tensor *w)
 {
-    const int64_t b = by_dim(w, 0), n = by_dim(w, 2), t = by_dim(w, 3);
+    const int64_t b = by_dim(w, 0), h = by_dim(w, 1), n = by_dim(w, 2), t = by_dim(w, 3);
+    int64_t window = 1;
+    for (int i = 0; i < l->config->bert.layers; i++)
+        window = BY_MAX(window, l->config->windows[i]);
+    const int64_t u = (t + window - 1) / window * window;
     by_tensor *there = by_reshape(g, by_cast(g, l->there, BY_I32), 4, (int64_t[]){b, 1, n, 1});
-    w = by_where(g, there, w, by_fill(g, by_type(w), 0, NULL, 1.0 / (double)t));
+    if (u > t)
+        w = by_concat(g, (by_tensor *[]){w, by_fill(g, by_type(w), 4, (int64_t[]){b, h, n, u - t}, 0)}, 2, 3);
+    w = by_where(g, there, w, by_fill(g, by_type(w), 0, NULL, 1.0 / (double)u));
     by_io_return(l->io, "global_attention", by_permute_axes(g, w, (int[]){0, 1, 3, 2}));
 }
 
