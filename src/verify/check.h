@@ -102,6 +102,8 @@ bool verify_is_memory(const verify_case *c, const char *name); /* "mems.N" */
 /* Fills the memories of a stream with the recorded inputs, if there are any. */
 by_status verify_fill_stream(const verify_case *c, const by_stream *s);
 by_status verify_memory(verify_case *c, const by_weight *e);
+void verify_skip_empty(const verify_case *c, const by_weight *e, int rank, int64_t *dim, int axis,
+                       float *here);
 by_status verify_token_losses(verify_case *c, const by_weight *e);
 
 /* ---- the parts: run, then compare each entry (check_pass.c, check_generate.c, check_train.c) --- */
