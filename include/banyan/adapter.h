@@ -24,8 +24,8 @@ struct by_adapter_spec {
      * for the family. */
     const char *targets;
     const char *save; /* modules that are trained and stored whole, besides a new head; NULL: none */
-    const char
-        *bias; /* biases that are trained: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */
+    /* biases that are trained: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */
+    const char *bias;
     const char *layers; /* numbers of the layers whose targets are adapted; NULL: all */
     uint64_t seed;      /* of the initial values */
     bool blank;         /* they stay zero: for a look at its shape */

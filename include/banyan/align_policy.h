@@ -43,9 +43,8 @@ typedef struct by_reward_source {
 
 /* How models and commands judge. Members that are zero mean the default. */
 typedef struct by_judging {
-    const char *
-        label; /* of a classifier: the reward is the probability of this label. NULL: it has one label, whose number is
-                        * the reward */
+    /* of a classifier: the reward is the probability of this label. NULL: it has one label, whose number is the reward */
+    const char *label;
     bool logit;        /* the log-odds of that probability instead */
     bool answer_alone; /* the classifier reads the answer without the prompt */
     bool text; /* commands read the answer as a line of text; otherwise a JSON object with prompt, answer, expected */

@@ -57,8 +57,8 @@ typedef struct by_align_spec {
     int eval_batch;        /* examples per batch of an evaluation; 0: as batch */
     int64_t steps;         /* in all; 0: from epochs */
     double epochs;         /* 0: 3 */
-    by_schedule_spec
-        schedule; /* rate negative: by method and width; warmup negative: warmup_share of the run */
+    /* rate negative: by method and width; warmup negative: warmup_share of the run */
+    by_schedule_spec schedule;
     double warmup_share;
     by_optimizer_spec optimizer;
     const by_adapter_spec *adapter; /* as in by_finetune_spec */

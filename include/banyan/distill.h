@@ -42,8 +42,8 @@ typedef struct by_distill_run_spec {
     by_student student;
     by_distill_kind kind;
     const char *recipe; /* weights of the terms; those that `terms` has are taken instead. NULL: none */
-    by_distill_spec
-        terms; /* teacher, student and projection are set by the run; 0: the usual (docs/DISTIL.md); negative: none */
+    /* teacher, student and projection are set by the run; 0: the usual (docs/DISTIL.md); negative: none */
+    by_distill_spec terms;
     int map_count;       /* of terms.map; 0 without it */
     bool soft_at_masked; /* masked language models: compare distributions at masked positions alone */
     bool sequence;       /* TRANSLATE: the teacher's translations, searched once, are the targets */
@@ -95,8 +95,8 @@ typedef struct by_distill_result {
     double loss, seconds; /* of the training: the sum of the terms */
     size_t activation_bytes, state_bytes;
     bool evaluated, stopped_early;
-    by_task_result
-        best; /* of the student that is kept: EXAMPLES all of it, others the loss; VECTORS: metrics */
+    /* of the student that is kept: EXAMPLES all of it, others the loss; VECTORS: metrics */
+    by_task_result best;
     const char *loss_unit; /* of best.loss */
 } by_distill_result;
 

@@ -67,8 +67,8 @@ typedef struct by_finetune_spec {
     double warmup_share;
     by_optimizer_spec optimizer;
     double layer_decay; /* each layer learns at this times the rate of the one above; 0: 1 */
-    const by_adapter_spec
-        *adapter;     /* train this and not the model; the run folder becomes a folder of PEFT. NULL: none */
+    /* train this and not the model; the run folder becomes a folder of PEFT. NULL: none */
+    const by_adapter_spec *adapter;
     const char *lora; /* the adapter in words, for run.json; a run goes on only with the same; may be NULL */
     by_dtype weights; /* how what is not trained is stored: see by_model_spec */
     const char *freeze; /* "embeddings", "body", or a number of layers, with the embeddings; NULL: nothing */
@@ -97,8 +97,8 @@ typedef struct by_finetune_result {
     bool evaluated, stopped_early;
     by_task_result best; /* of the model that is kept, when there is something to evaluate on */
     double data_wait;    /* for pictures: see by_report */
-    by_text_result
-        texts; /* for BY_EXAMPLE_SEQ2SEQ: what that model writes; without texts when none were asked for */
+    /* for BY_EXAMPLE_SEQ2SEQ: what that model writes; without texts when none were asked for */
+    by_text_result texts;
 } by_finetune_result;
 
 /* What models are fine-tuned with: the spec that `banyan finetune` starts from. The caller sets model, data, reading and out, and

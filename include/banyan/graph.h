@@ -342,9 +342,8 @@ typedef struct by_chunked_spec {
     /* Tensors, each NULL for none. */
     by_tensor *order;    /* (B, H, R, T) i32: the rows, each once in a round; NULL: one round, as they are */
     by_tensor *key_mask; /* (B, T) i32, 0 masks a key. A row that sees nothing gives the mean of its chunks */
-    by_tensor *
-        *weights; /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C),
-                            in sorted order, 0 for rows that are missing */
+    /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C), in sorted order, 0 for rows that are missing */
+    by_tensor **weights;
 } by_chunked_spec;
 BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                        const by_chunked_spec *spec);

@@ -23,9 +23,8 @@ typedef struct by_model_spec {
     by_dtype weights;   /* how weights of products that are not trained are stored: BY_Q8_0, BY_Q4_0, or
                          * BY_BF16, BY_F16 under BY_F32. 0: as dtype. Rows that are not whole blocks stay
                          * as they are. Saving writes the rounded values, in a float type */
-    const by_adapter_spec
-        *adapter;               /* add this adapter. For training, it is trained in place of the model, whose
-                                     * parameters are frozen. NULL: none */
+    /* add this adapter. For training, it is trained in place of the model, whose parameters are frozen. NULL: none */
+    const by_adapter_spec *adapter;
     const char *adapter_folder; /* opening: add the adapter in this folder, with the head it has; NULL: none */
     bool copy;                  /* never map the file, even where that is possible */
     uint64_t seed;              /* initial values of a new model */
@@ -50,9 +49,8 @@ typedef struct by_model_shape {
     int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
     int kv_heads;       /* key/value heads, of families that share them among query heads */
-    const char *
-        attention; /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention:
-                              "additive", "dot", "general", "concat", or "none" */
+    /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention: "additive", "dot", "general", "concat", or "none" */
+    const char *attention;
     const char *cell;           /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */

@@ -31,8 +31,8 @@ enum { BY_BATCH_ARRAYS = 16 };
 typedef struct by_batch {
     int batch, seq; /* B rows of T tokens */
     int choices;    /* rows that form one example (BY_TASK_CHOICE only); 0: 1 */
-    by_stream *
-        stream; /* the texts go on from earlier batches with this stream (banyan/stream.h); NULL: they begin */
+    /* the texts go on from earlier batches with this stream (banyan/stream.h); NULL: they begin */
+    by_stream *stream;
     int count;
     by_array arrays[BY_BATCH_ARRAYS];
 } by_batch;

@@ -14,17 +14,15 @@ extern "C" {
 typedef struct by_picture_set by_picture_set;
 
 typedef struct by_picture_set_spec {
-    by_example_kind
-        kind; /* what examples must have: BY_EXAMPLE_IMAGE_CLASSIFY a class, BY_EXAMPLE_CAPTION a sentence,
-                               * BY_EXAMPLE_IMAGE only pixels */
+    /* what examples must have: BY_EXAMPLE_IMAGE_CLASSIFY a class, BY_EXAMPLE_CAPTION a sentence, BY_EXAMPLE_IMAGE only pixels */
+    by_example_kind kind;
     const char *file, *label; /* columns of a list; NULL: the conventional ones (by_examples_spec) */
     by_header header;         /* of a list */
-    const char *
-        classes; /* names of the classes of IDX and CIFAR files: "cat,dog", or a file with one per line. NULL: those
-                               * that the dataset has beside it, otherwise numbers */
+    /* names of the classes of IDX and CIFAR files: "cat,dog", or a file with one per line. NULL: those that the dataset has beside it, otherwise numbers */
+    const char *classes;
     bool coarse; /* CIFAR-100: the 20 superclasses */
-    by_pixels
-        format; /* BY_PIXELS_RGB, BY_PIXELS_GREY, or BY_PIXELS_NATIVE: grey where the dataset is grey, else RGB */
+    /* BY_PIXELS_RGB, BY_PIXELS_GREY, or BY_PIXELS_NATIVE: grey where the dataset is grey, else RGB */
+    by_pixels format;
     int64_t max_pixels; /* of a picture, as in by_image_spec */
     int64_t max_bytes;  /* memory for IDX and CIFAR files, which are read as a whole; 0: 8 GiB */
 } by_picture_set_spec;

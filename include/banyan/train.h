@@ -223,8 +223,8 @@ typedef struct by_run_spec {
     bool overwrite;      /* start afresh even when there is something to resume */
     const char *command; /* recorded in run.json, may be NULL */
     const char *recipe;  /* recorded too: the name of one whose options are in this spec, or NULL */
-    const char
-        *options; /* a JSON object, recorded there too, from which the command can be repeated; or NULL */
+    /* a JSON object, recorded there too, from which the command can be repeated; or NULL */
+    const char *options;
     bool leaves_model; /* at the end, `out` itself becomes a model directory: the best model, or the last one without
                         * evaluation. Files of another model there are an error at the start */
     /* callbacks, may be NULL */

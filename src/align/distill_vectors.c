@@ -256,29 +256,14 @@ static by_status record(void *self, train_record *out)
         double value;
         train_rule rule;
     } numbers[] = {{"limit", v->rows.spec.limit, TRAIN_SAME},
-                   {"batch", s->batch, TRAIN_SAME},
-                   {"accumulate", s->accumulate, TRAIN_SAME},
-                   {"steps", (double)s->steps, v->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-                   {"first_steps", (double)v->loop.first_steps, TRAIN_FREE},
-                   {"seed", (double)s->seed, TRAIN_SAME},
-                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
-                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-                   {"schedule", s->schedule.kind, TRAIN_SAME},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
                    {"train_rows", v->rows.count, TRAIN_SAME},
                    {"eval_rows", v->held.count, TRAIN_SAME},
                    {"data_fingerprint", (double)(v->data_hash >> 12), TRAIN_SAME}};
     train_record_text(out, "family", by_model_family(v->student), TRAIN_SAME);
     train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
-    train_record_text(out, "banyan", by_version(), TRAIN_FREE);
-    train_record_text(out, "command", s->command, TRAIN_FREE);
-    train_record_text(out, "device", by_device_description(v->r->device), TRAIN_FREE);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_loop_record(&v->loop, TRAIN_COURSE(s, v->r->device), out);
     distill_record(v->r, out);
     return BY_OK;
 }

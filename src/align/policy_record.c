@@ -28,10 +28,7 @@ static void record_texts(const align_policy *p, train_record *out)
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"loss", s->method == BY_ALIGN_GRPO ? by_grpo_name(run->loss) : NULL, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
-                 {"eval_data", s->eval_data, TRAIN_FREE},
-                 {"banyan", by_version(), TRAIN_FREE},
-                 {"command", s->command, TRAIN_FREE},
-                 {"device", by_device_description(p->device), TRAIN_FREE}};
+                 {"eval_data", s->eval_data, TRAIN_FREE}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
 }
@@ -44,9 +41,7 @@ static void record_numbers(const align_policy *p, train_record *out)
         const char *key;
         double value;
         train_rule rule;
-    } numbers[] = {{"batch", s->batch, TRAIN_SAME},
-                   {"accumulate", s->accumulate, TRAIN_SAME},
-                   {"generations", run->generations, TRAIN_SAME},
+    } numbers[] = {{"generations", run->generations, TRAIN_SAME},
                    {"max_new_tokens", p->max_new_tokens, TRAIN_SAME},
                    {"limit", p->capacity, TRAIN_SAME},
                    {"temperature", run->temperature, TRAIN_SAME},
@@ -64,22 +59,12 @@ static void record_numbers(const align_policy *p, train_record *out)
                    {"lambda", run->lambda, TRAIN_SAME},
                    {"kl_target", run->kl_target, TRAIN_SAME},
                    {"missing_eos_penalty", run->missing_eos_penalty, TRAIN_SAME},
-                   {"steps", (double)s->steps, p->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-                   {"first_steps", (double)p->loop.first_steps, TRAIN_FREE},
-                   {"seed", (double)s->seed, TRAIN_SAME},
-                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
-                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-                   {"schedule", s->schedule.kind, TRAIN_SAME},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
                    {"prompts", p->train_prompts, TRAIN_SAME},
                    {"eval_prompts", p->eval_count, TRAIN_SAME},
                    {"data_fingerprint", (double)(p->prompts.fingerprint >> 12), TRAIN_SAME}};
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_loop_record(&p->loop, TRAIN_COURSE(s, p->device), out);
 }
 
 by_status align_policy_record(void *self, train_record *out)

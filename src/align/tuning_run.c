@@ -252,10 +252,7 @@ static void record_model(const tuning *t, train_record *out)
                  {"lora", s->lora, TRAIN_SAME},
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
-                 {"eval_data", s->eval_data, TRAIN_FREE},
-                 {"banyan", by_version(), TRAIN_FREE},
-                 {"command", s->command, TRAIN_FREE},
-                 {"device", by_device_description(t->device), TRAIN_FREE}};
+                 {"eval_data", s->eval_data, TRAIN_FREE}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
 }
@@ -264,28 +261,10 @@ static by_status record(void *self, train_record *out)
 {
     const tuning *t = self;
     const by_align_spec *s = &t->spec;
-    const struct {
-        const char *key;
-        double value;
-        train_rule rule;
-    } numbers[] = {{"batch", s->batch, TRAIN_SAME},
-                   {"accumulate", s->accumulate, TRAIN_SAME},
-                   {"steps", (double)s->steps, t->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-                   {"first_steps", (double)t->loop.first_steps, TRAIN_FREE},
-                   {"seed", (double)s->seed, TRAIN_SAME},
-                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
-                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-                   {"schedule", s->schedule.kind, TRAIN_SAME},
-                   {"optimizer", s->optimizer.kind, TRAIN_SAME},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME}};
     record_method(t, out);
     record_model(t, out);
-    for (int i = 0; i < BY_COUNT(numbers); i++)
-        train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_loop_record(&t->loop, TRAIN_COURSE(s, t->device), out);
+    train_record_number(out, "optimizer", s->optimizer.kind, TRAIN_SAME);
     if (s->dropout >= 0)
         train_record_number(out, "dropout", s->dropout, TRAIN_SAME);
     return BY_OK;

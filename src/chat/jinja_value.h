@@ -46,8 +46,8 @@ typedef struct chat_value {
         bool truth;
         int64_t integer;
         double real;
-        const char
-            *text; /* CHAT_STRING, CHAT_BIG, CHAT_UNDEFINED: `size` bytes of UTF-8, without a final NUL */
+        /* CHAT_STRING, CHAT_BIG, CHAT_UNDEFINED: `size` bytes of UTF-8, without a final NUL */
+        const char *text;
         struct chat_list *list; /* CHAT_LIST, CHAT_TUPLE */
         struct chat_dict *dict; /* CHAT_DICT, CHAT_NAMESPACE */
         const struct chat_view *view;

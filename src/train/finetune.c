@@ -203,10 +203,7 @@ static by_status record(void *self, train_record *out)
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"class_weights", s->class_weights, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
-                 {"eval_data", s->eval_data, TRAIN_FREE},
-                 {"banyan", by_version(), TRAIN_FREE},
-                 {"command", s->command, TRAIN_FREE},
-                 {"device", by_device_description(t->device), TRAIN_FREE}};
+                 {"eval_data", s->eval_data, TRAIN_FREE}};
     const struct {
         const char *key;
         double value;
@@ -214,19 +211,6 @@ static by_status record(void *self, train_record *out)
     } numbers[] = {{"labels", labelled ? by_model_labels(t->model) : 0, TRAIN_SAME},
                    {"limit", t->train.rows.spec.limit, TRAIN_SAME},
                    {"overlap", t->train.spec.overlap, TRAIN_SAME},
-                   {"batch", s->batch, TRAIN_SAME},
-                   {"accumulate", s->accumulate, TRAIN_SAME},
-                   {"steps", (double)s->steps, t->loop.longer ? TRAIN_FREE : TRAIN_SAME},
-                   {"first_steps", (double)t->loop.first_steps, TRAIN_FREE},
-                   {"seed", (double)s->seed, TRAIN_SAME},
-                   {"learning_rate", s->schedule.rate, TRAIN_SAME},
-                   {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-                   {"schedule", s->schedule.kind, TRAIN_SAME},
-                   {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-                   {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-                   {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
-                   {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-                   {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
                    {"layer_decay", s->layer_decay > 0 ? s->layer_decay : 1, TRAIN_SAME},
                    {"train_cases", t->train.examples.count, TRAIN_SAME},
                    {"train_rows", t->train.rows.count, TRAIN_SAME},
@@ -236,6 +220,7 @@ static by_status record(void *self, train_record *out)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_loop_record(&t->loop, TRAIN_COURSE(s, t->device), out);
     train_lesson_record(t->lesson, out);
     return BY_OK;
 }

@@ -42,6 +42,22 @@ by_status train_loop_check(train_loop *l)
     return train_record_compare(l->folder.out, &r);
 }
 
+void train_loop_record(const train_loop *l, const train_course *c, train_record *out)
+{
+    train_record_text(out, "banyan", by_version(), TRAIN_FREE);
+    train_record_text(out, "command", c->command, TRAIN_FREE);
+    train_record_text(out, "device", by_device_description(c->device), TRAIN_FREE);
+    train_record_number(out, "batch", c->batch, TRAIN_SAME);
+    train_record_number(out, "accumulate", c->accumulate, TRAIN_SAME);
+    train_record_number(out, "steps", (double)c->steps, l->longer ? TRAIN_FREE : TRAIN_SAME);
+    train_record_number(out, "first_steps", (double)l->first_steps, TRAIN_FREE);
+    train_record_number(out, "seed", (double)c->seed, TRAIN_SAME);
+    train_record_number(out, "learning_rate", c->schedule->rate, TRAIN_SAME);
+    train_record_number(out, "warmup_steps", (double)c->schedule->warmup, TRAIN_SAME);
+    train_record_number(out, "schedule", c->schedule->kind, TRAIN_SAME);
+    train_record_optimizer(out, c->optimizer);
+}
+
 static by_status write_record(train_loop *l)
 {
     train_record r = {.options = l->spec.options};

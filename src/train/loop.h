@@ -96,6 +96,23 @@ by_status train_loop_load(train_loop *l);
 by_status train_loop_plan(train_loop *l, int64_t steps);
 /* A run resumes only as it began: compare the client's record with run.json. */
 by_status train_loop_check(train_loop *l);
+/* For a client's record: what runs of all kinds but pretraining have alike. */
+typedef struct train_course {
+    int batch, accumulate;
+    int64_t steps;
+    uint64_t seed;
+    const by_schedule_spec *schedule;
+    const by_optimizer_spec *optimizer;
+    const char *command;
+    const by_device *device;
+} train_course;
+#define TRAIN_COURSE(s, on)                                                                                \
+    &(train_course)                                                                                        \
+    {                                                                                                      \
+        (s)->batch, (s)->accumulate, (s)->steps, (s)->seed, &(s)->schedule, &(s)->optimizer, (s)->command, \
+            on                                                                                             \
+    }
+void train_loop_record(const train_loop *l, const train_course *c, train_record *out);
 /* Everything is open: write run.json, remove an earlier run that is to be replaced, open the logs. */
 by_status train_loop_begin(train_loop *l, const train_loop_spec *spec);
 by_status train_loop_run(train_loop *l);

@@ -94,12 +94,7 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
         {"learning_rate", s->schedule.rate, TRAIN_SAME},
         {"min_learning_rate", s->schedule.min_rate, TRAIN_SAME},
         {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-        {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-        {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-        {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
         {"momentum", s->optimizer.momentum, TRAIN_SAME},
-        {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-        {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
         {"layer_decay", r->tuning && r->tuning->layer_decay > 0 ? r->tuning->layer_decay : 1, TRAIN_SAME},
         {"label_smoothing", s->label_smoothing, TRAIN_SAME},
         {"average_decay", s->images.average, TRAIN_SAME},
@@ -110,6 +105,7 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
     };
     for (int i = 0; i < BY_COUNT(all); i++)
         train_record_number(out, all[i].key, all[i].value, all[i].rule);
+    train_record_optimizer(out, &s->optimizer);
 }
 
 /* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */

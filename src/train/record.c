@@ -37,6 +37,15 @@ void train_record_text(train_record *r, const char *key, const char *value, trai
     r->facts[r->count++] = (train_fact){.key = key, .rule = rule, .text = value ? value : ""};
 }
 
+void train_record_optimizer(train_record *r, const by_optimizer_spec *o)
+{
+    train_record_number(r, "beta1", BY_MAX(o->beta1, 0), TRAIN_SAME);
+    train_record_number(r, "beta2", BY_MAX(o->beta2, 0), TRAIN_SAME);
+    train_record_number(r, "eps", BY_MAX(o->eps, 0), TRAIN_SAME);
+    train_record_number(r, "weight_decay", o->weight_decay, TRAIN_SAME);
+    train_record_number(r, "max_grad_norm", o->max_grad_norm, TRAIN_SAME);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static bool put_data(cJSON *json, const train_record *r)

@@ -32,6 +32,7 @@ typedef struct train_record {
 
 void train_record_number(train_record *r, const char *key, double value, train_rule rule);
 void train_record_text(train_record *r, const char *key, const char *value, train_rule rule); /* NULL: "" */
+void train_record_optimizer(train_record *r, const by_optimizer_spec *o); /* without its kind and momentum */
 
 by_status train_record_write(const char *out, const train_record *r);
 /* The error names the first fact that differs. */

@@ -14,8 +14,8 @@ typedef struct train_run {
     char *languages; /* their names, with commas between them; NULL: none */
     by_model *model;
     by_trainer *trainer;
-    by_stream *
-        *streams; /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
+    /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
+    by_stream **streams;
     data_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
     int32_t *sampled;             /* of scheduled sampling: for a micro-batch, see by_batch; NULL: none */
     by_metric metrics[1];         /* of the last evaluation, of models of pixels */

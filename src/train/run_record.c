@@ -126,12 +126,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"learning_rate", s->schedule.rate, TRAIN_SAME},
         {"min_learning_rate", s->schedule.min_rate, TRAIN_SAME},
         {"warmup_steps", (double)s->schedule.warmup, TRAIN_SAME},
-        {"beta1", BY_MAX(s->optimizer.beta1, 0), TRAIN_SAME},
-        {"beta2", BY_MAX(s->optimizer.beta2, 0), TRAIN_SAME},
-        {"eps", BY_MAX(s->optimizer.eps, 0), TRAIN_SAME},
         {"momentum", s->optimizer.momentum, TRAIN_SAME},
-        {"weight_decay", s->optimizer.weight_decay, TRAIN_SAME},
-        {"max_grad_norm", s->optimizer.max_grad_norm, TRAIN_SAME},
         {"eval_fraction", s->eval_fraction, TRAIN_SAME},
         {"data_fingerprint", (double)(r->data.fingerprint >> 12), TRAIN_SAME},
         {"mask_share", masks || denoises || fim || plm ? mask.share : 0, TRAIN_YOUNGER},
@@ -165,6 +160,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
     };
     for (int i = 0; i < BY_COUNT(all); i++)
         train_record_number(out, all[i].key, all[i].value, all[i].rule);
+    train_record_optimizer(out, &s->optimizer);
 }
 
 /* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
