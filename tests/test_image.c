@@ -140,6 +140,28 @@ static void test_limits(void **state)
     by_image_free(m);
 }
 
+/* Values of Pillow 13, which begins with the vertical pass in the first case and with the horizontal one in the second. */
+static void test_order_of_passes(void **state)
+{
+    (void)state;
+    static const uint8_t down[] = {177, 161, 148, 137, 97, 62,  136, 99,  157,
+                                   161, 126, 187, 73,  99, 123, 99,  140, 242};
+    static const uint8_t across[] = {89, 101, 232, 119, 135, 106, 101, 213, 74, 141, 120, 149};
+    by_image *m = by_image_new(5, 8, BY_PIXELS_GREY);
+    assert_non_null(m);
+    for (int i = 0; i < 40; i++)
+        ((uint8_t *)m->pixels)[i] = (uint8_t)(i * 97 + i * i * 31);
+    by_image *a = by_image_resize(m, 6, 3, BY_FILTER_LANCZOS),
+             *b = by_image_resize(m, 2, 6, BY_FILTER_LANCZOS);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_memory_equal(a->pixels, down, sizeof down);
+    assert_memory_equal(b->pixels, across, sizeof across);
+    by_image_free(a);
+    by_image_free(b);
+    by_image_free(m);
+}
+
 /* A picture of one colour keeps it in every size; the same size is a copy. */
 static void test_resize(void **state)
 {
@@ -296,11 +318,12 @@ static void test_processor_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_and_read),  cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_gif_codes),       cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_resize),          cmocka_unit_test(test_crop),
-        cmocka_unit_test(test_processor),       cmocka_unit_test(test_bad_processors),
-        cmocka_unit_test(test_saved_processor), cmocka_unit_test(test_processor_size),
+        cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_gif_codes),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_resize),         cmocka_unit_test(test_order_of_passes),
+        cmocka_unit_test(test_crop),           cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_bad_processors), cmocka_unit_test(test_saved_processor),
+        cmocka_unit_test(test_processor_size),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

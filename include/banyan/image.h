@@ -63,7 +63,8 @@ typedef enum by_filter {
     BY_FILTER_HAMMING
 } by_filter;
 
-/* Resizes a picture of 8-bit samples. Every byte equals Pillow's Image.resize. NULL on failure. */
+/* Resizes a picture of 8-bit samples. Every byte equals Image.resize of Pillow 13. Earlier versions differ by rounding where a picture
+ * loses more than twice as many rows as columns. NULL on failure. */
 BY_API by_image *by_image_resize(const by_image *m, int width, int height, by_filter filter);
 /* The part (left, top, width, height), black where it lies outside the picture. */
 BY_API by_image *by_image_crop(const by_image *m, int left, int top, int width, int height);

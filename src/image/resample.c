@@ -1,5 +1,5 @@
-/* resample.c - pictures in other sizes. Bytes are resampled as Pillow does it: one axis after the other, the horizontal one
- * first, weights in fixed point with 22 bits, rounded to bytes between the passes. Floats as PyTorch's interpolate does. */
+/* resample.c - pictures in other sizes. Bytes are resampled as Pillow does it: one axis after the other, weights in fixed
+ * point with 22 bits, rounded to bytes between the passes. Floats as PyTorch's interpolate does. */
 #include <math.h>
 
 #include "image/picture.h"
@@ -217,6 +217,14 @@ static by_image *nearest(const by_image *m, int width, int height)
     return to;
 }
 
+/* Bytes are rounded between the passes, so their order counts. Pillow 13 takes the vertical pass first where the picture
+ * loses more than twice as many rows as columns; versions before always take the horizontal one. */
+static bool is_down_first(const by_image *m, int width, int height)
+{
+    const int64_t rows = m->height - height, columns = m->width - width;
+    return rows > 0 && rows > 2 * columns;
+}
+
 by_image *by_image_resize(const by_image *m, int width, int height, by_filter filter)
 {
     if (!m) {
@@ -235,14 +243,14 @@ by_image *by_image_resize(const by_image *m, int width, int height, by_filter fi
         return nearest(m, width, height);
     if (width == m->width && height == m->height)
         return by_image_crop(m, 0, 0, width, height);
-    by_image *wide = width == m->width ? NULL : pass(m, width, filter, false);
-    if (width != m->width && !wide)
-        return NULL;
-    const by_image *from = wide ? wide : m;
-    if (height == from->height)
-        return wide;
-    by_image *to = pass(from, height, filter, true);
-    by_image_free(wide);
+    if (height == m->height)
+        return pass(m, width, filter, false);
+    if (width == m->width)
+        return pass(m, height, filter, true);
+    const bool down_first = is_down_first(m, width, height);
+    by_image *half = pass(m, down_first ? height : width, filter, down_first);
+    by_image *to = half ? pass(half, down_first ? width : height, filter, !down_first) : NULL;
+    by_image_free(half);
     return to;
 }
 
