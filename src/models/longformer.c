@@ -57,16 +57,16 @@ static int global_places(const longformer_config *c, const arch_rows *r, int b, 
     return count;
 }
 
-/* As many columns as the row with the most of them has; those that follow from the texts rounded up, so that few
- * shapes occur. */
+/* As many columns as the row with the most of them has; those that follow from the texts rounded up, so that at most
+ * some 16 shapes occur for a length. */
 static int places_shape(const void *config, const arch_rows *r, int64_t *dim)
 {
-    enum { STEP = 16 };
+    const int step = BY_MAX(r->seq / 16, 1);
     int most = 0;
     for (int b = 0; b < r->batch; b++)
         most = BY_MAX(most, global_places(config, r, b, NULL));
     if (!r->given && r->task != BY_TASK_CLASSIFY)
-        most = BY_MIN((most + STEP - 1) / STEP * STEP, r->seq);
+        most = BY_MIN((most + step - 1) / step * step, r->seq);
     dim[0] = r->batch;
     dim[1] = most;
     return most > 0 ? 2 : 0;

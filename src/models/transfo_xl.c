@@ -294,13 +294,23 @@ static by_tensor *feed_forward(by_graph *g, const transfo_xl_config *c, by_tenso
     return c->pre_norm ? x : norm(g, c, x);
 }
 
-static by_tensor *block(by_graph *g, by_tensor *x, const transfo_xl_config *c, by_model_io *io,
-                        const sight *s, int i) /* (B, T, C) -> (B, T, C) */
+/* The memory of a layer and the segment after it, (B, M + T, C). What comes after them remembers the last rows. */
+static by_tensor *remember(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_tensor *x, int i)
 {
     char name[32];
     base_format(name, sizeof name, "mems.%d", i);
-    by_block_push(g, "layers.%d", i);
     by_tensor *all = nn_memory_rows(g, io->stream, name, x, c->memory);
+    const int64_t n = by_dim(all, 1), kept = BY_MIN(n, c->memory);
+    if (io->want_hidden && kept > 0)
+        by_io_return(io, "mems", by_output(g, NULL, by_slice(g, all, 1, n - kept, kept)));
+    return all;
+}
+
+static by_tensor *block(by_graph *g, by_tensor *x, const transfo_xl_config *c, by_model_io *io,
+                        const sight *s, int i) /* (B, T, C) -> (B, T, C) */
+{
+    by_block_push(g, "layers.%d", i);
+    by_tensor *all = remember(g, c, io, x, i);
     by_scope_push(g, "dec_attn");
     x = attention(g, c, io, x, all, s, i);
     by_scope_pop(g);
@@ -327,7 +337,6 @@ static const arch_head_row heads[] = {
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const transfo_xl_config *c = config;
-    char name[32];
     by_scope_push(g, "transformer");
     by_tensor *x = arch_adaptive_embedding(g, by_io_input(io, "tokens"), &c->words); /* (B, T, C) */
     const sight s = look(g, c, io, by_type(x));
@@ -336,9 +345,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         arch_keep_hidden(g, io, x);
         x = block(g, x, c, io, &s, i);
     }
-    base_format(name, sizeof name, "mems.%d", c->layers);
     if (io->want_hidden) /* no layer reads it, but the reference returns it with the others */
-        nn_memory_rows(g, io->stream, name, x, c->memory);
+        remember(g, c, io, x, c->layers);
     x = by_dropout(g, x, c->drop);
     arch_keep_hidden(g, io, x);
     by_scope_pop(g);

@@ -99,11 +99,11 @@ void verify_shift(const verify_case *c, int32_t *labels);
 /* ---- models with a memory (check_stream.c) --------------------------------------------------- */
 
 bool verify_is_memory(const verify_case *c, const char *name); /* "mems.N" */
-/* Fills the memories of a stream with the recorded inputs, if there are any. */
+/* The case goes on from something: it has memories, or the model carries a state that is never empty. Without
+ * memories, the reference has none, not even empty ones. */
+bool verify_streams(const verify_case *c);
+/* Fills the memories of a stream with the recorded inputs. */
 by_status verify_fill_stream(const verify_case *c, const by_stream *s);
-by_status verify_memory(verify_case *c, const by_weight *e);
-void verify_skip_empty(const verify_case *c, const by_weight *e, int rank, int64_t *dim, int axis,
-                       float *here);
 by_status verify_token_losses(verify_case *c, const by_weight *e);
 
 /* ---- the parts: run, then compare each entry (check_pass.c, check_generate.c, check_train.c) --- */

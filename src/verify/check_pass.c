@@ -194,7 +194,7 @@ static by_status take_named(verify_case *c)
 static by_status run_pass(verify_case *c, by_pass **pass, by_stream **stream, bool gradients)
 {
     by_batch b = by_batch_of(c->batch, c->seq, c->tokens);
-    if (by_model_carries(c->model) && !(b.stream = *stream = by_stream_new(c->model, c->batch)))
+    if (verify_streams(c) && !(b.stream = *stream = by_stream_new(c->model, c->batch)))
         return base_error_status();
     b.choices = c->choices;
     by_batch_put_source(&b, c->source_seq, c->source, c->source_mask);
@@ -291,8 +291,6 @@ static by_tensor *output_named(const verify_case *c, const char *name)
 
 by_status verify_output(verify_case *c, const by_weight *e, const char *name)
 {
-    if (verify_is_memory(c, name) && !by_io_output(by_pass_io(c->forward), "mems"))
-        return verify_memory(c, e);
     if (strcmp(name, "token_losses") == 0)
         return verify_token_losses(c, e);
     const by_tensor *t = output_named(c, name);
@@ -307,10 +305,6 @@ by_status verify_output(verify_case *c, const by_weight *e, const char *name)
         dim[i] = by_dim(t, i);
     float *here = base_alloc_zero((size_t)by_elements(t) + 1, sizeof *here);
     by_status s = here ? by_pass_read(c->forward, t, here) : BY_ERR_MEMORY;
-    if (s == BY_OK && verify_is_memory(c, name))
-        verify_skip_empty(c, e, by_rank(t), dim, 0, here);
-    else if (s == BY_OK && verify_has_prefix(name, "attentions."))
-        verify_skip_empty(c, e, by_rank(t), dim, by_rank(t) - 1, here);
     if (s == BY_OK)
         s = verify_compare(c, e, t == by_pass_loss(c->forward) ? VERIFY_SUBJECT_LOSS : VERIFY_SUBJECT_OUTPUT,
                            by_rank(t), dim, here, NULL);

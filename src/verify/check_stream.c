@@ -1,4 +1,4 @@
-/* check_stream.c - cases of models with a memory: memories before and after the segment, and losses by token. */
+/* check_stream.c - cases of models with a memory: what was recorded as the memory before the segment, and losses by token. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -60,57 +60,20 @@ static by_status fill(const verify_case *c, const by_stream_part *p)
     return s;
 }
 
-static bool given(const verify_case *c)
+bool verify_streams(const verify_case *c)
 {
-    return verify_find(c, "input.", "mems.0") || verify_find(c, "input.", "mem_stack");
+    return by_model_carries(c->model) &&
+           (by_model_memory(c->model) == 0 || verify_find(c, "input.", "mems.0") ||
+            verify_find(c, "input.", "mem_stack"));
 }
 
 by_status verify_fill_stream(const verify_case *c, const by_stream *s)
 {
-    if (given(c))
+    if (by_model_memory(c->model) > 0)
         BY_TRY(hold_all(s));
     for (int i = 0; i < by_stream_count(s); i++)
         BY_TRY(fill(c, by_stream_at(s, i)));
     return BY_OK;
-}
-
-/* Where a case has no memories, the model begins with empty ones. Here they have rows that nobody sees; the reference leaves
- * them out. Cuts (before, dim[axis], after) values down to the last rows, as many as the reference has. */
-void verify_skip_empty(const verify_case *c, const by_weight *e, int rank, int64_t *dim, int axis, float *here)
-{
-    const int64_t kept = e->rank == rank ? e->dim[axis] : 0, gone = dim[axis] - kept;
-    int64_t before = 1, after = 1;
-    if (given(c) || kept < 1 || gone < 1 || gone > by_model_memory(c->model))
-        return;
-    for (int i = 0; i < rank; i++)
-        *(i < axis ? &before : &after) *= i == axis ? 1 : dim[i];
-    for (int64_t i = 0; i < before; i++)
-        memmove(here + i * kept * after, here + (i * dim[axis] + gone) * after,
-                (size_t)(kept * after) * sizeof *here);
-    dim[axis] = kept;
-}
-
-by_status verify_memory(verify_case *c, const by_weight *e)
-{
-    const by_stream_part *p = c->stream ? by_stream_find(c->stream, e->name + strlen("output.")) : NULL;
-    if (!p) {
-        verify_note(c, e, BY_VERDICT_FAILED, "the model has no such memory");
-        return BY_OK;
-    }
-    const size_t bytes = by_memory_bytes(p->memory), n = bytes / by_dtype_size(p->type);
-    void *raw = base_alloc(bytes);
-    float *here = base_alloc_zero(n, sizeof *here);
-    by_status s = raw && here ? by_memory_read(p->memory, 0, raw, bytes) : BY_ERR_MEMORY;
-    if (s == BY_OK) {
-        int64_t dim[BY_MAX_RANK];
-        memcpy(dim, p->shape, sizeof dim);
-        base_convert(here, BY_F32, raw, p->type, n);
-        verify_skip_empty(c, e, p->rank, dim, 1, here);
-        s = verify_compare(c, e, VERIFY_SUBJECT_OUTPUT, p->rank, dim, here, NULL);
-    }
-    base_free(raw);
-    base_free(here);
-    return s;
 }
 
 /* -log softmax(logits)[target]. */

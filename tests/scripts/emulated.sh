@@ -36,6 +36,9 @@ verify gpt2-lm bf16
 for case in gpt2 bert t5 transfo-xl transfo-xl-authors xlnet-answers imagegpt-classify vit-other-size deit-teacher caption; do
     check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/verify/$case" --device cuda
 done
+for case in reformer-padding longformer-choice xlnet-empty-memory; do
+    check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/cases/$case" --device cuda
+done
 
 # ---- the same text --------------------------------------------------------------------------------------------------------
 cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >text
