@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/show.h"
 
 /* Options that belong to a single call, not to the run. */
 static bool is_passing(const char *name)
@@ -257,7 +258,10 @@ static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
     return BY_OK;
 }
 
-bool cli_config_expand(const cli_verb *verb, size_t size, int argc, char **argv, cli_config *c, int *code)
+/* Put the options of the file that a command line names before those it has; the latter win. size: of the verb's options. Without
+ * such a file the command line stays as it is. False: return *code at once, after an error has been shown. config_free in every
+ * case. */
+static bool config_expand(const cli_verb *verb, size_t size, int argc, char **argv, cli_config *c, int *code)
 {
     *c = (cli_config){.arena = base_arena_new(), .argc = 0};
     cli_said s = {.verb = verb, .options = base_alloc_zero(1, size)};
@@ -284,7 +288,7 @@ bool cli_config_expand(const cli_verb *verb, size_t size, int argc, char **argv,
     return status == BY_OK;
 }
 
-void cli_config_free(cli_config *c)
+static void config_free(cli_config *c)
 {
     base_arena_free(c->arena);
     *c = (cli_config){0};
@@ -341,7 +345,7 @@ cJSON *cli_config_value(const cli_option *o, const void *at)
     return NULL;
 }
 
-char *cli_config_record(const cli_config *c, const cli_args *args)
+static char *record(const cli_config *c, const cli_args *args)
 {
     cJSON *json = cJSON_CreateObject();
     bool ok = json && base_json_put(json, "verb", cJSON_CreateString(args->verb->name));
@@ -359,4 +363,26 @@ char *cli_config_record(const cli_config *c, const cli_args *args)
     if (!ok)
         base_buf_free(&text);
     return text.data;
+}
+
+bool cli_command_open(const cli_verb *verb, void *options, size_t size, int argc, char **argv, cli_command *c,
+                      int *code)
+{
+    *c = (cli_command){.line = cli_command_line(argc, argv)};
+    if (!config_expand(verb, size, argc, argv, &c->config, code) ||
+        !cli_parse_sized(verb, c->config.argc, c->config.argv, options, size, &c->args, code)) {
+        config_free(&c->config);
+        base_free(c->line);
+        return false;
+    }
+    c->given = record(&c->config, &c->args);
+    return true;
+}
+
+void cli_command_close(cli_command *c)
+{
+    cli_args_free(&c->args);
+    config_free(&c->config);
+    base_free(c->given);
+    base_free(c->line);
 }

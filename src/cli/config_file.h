@@ -21,15 +21,19 @@ typedef struct cli_config {
     bool filled[CLI_MAX_OPTIONS]; /* by row: from a recorded value, not given by anyone */
 } cli_config;
 
-/* Put the options of the file that a command line names before those it has; the latter win. size: of the
- * verb's options. Without such a file the command line stays as it is. False: return *code at once, after an
- * error has been shown. cli_config_free in every case. */
-bool cli_config_expand(const cli_verb *verb, size_t size, int argc, char **argv, cli_config *out, int *code);
-void cli_config_free(cli_config *c); /* zero state is legal */
+/* A command of a verb whose runs are recorded. */
+typedef struct cli_command {
+    cli_args args;
+    cli_config config;
+    char *line;  /* the command as it was typed */
+    char *given; /* the options that were given, in the form above, for run.json; NULL when memory is out */
+} cli_command;
 
-/* The options that were given, in the form above: what run.json keeps of a command. NULL when memory is out.
- */
-char *cli_config_record(const cli_config *c, const cli_args *args);
+/* Parse a command line, with the options of the file that it names. `options` is a struct of `size` bytes that
+ * belongs to the verb. False: return *code at once; nothing needs to be closed. */
+bool cli_command_open(const cli_verb *verb, void *options, size_t size, int argc, char **argv, cli_command *c,
+                      int *code);
+void cli_command_close(cli_command *c);
 
 /* ---- shared by config.c and recorded.c ------------------------------------------------------- */
 

@@ -294,26 +294,17 @@ static const char *missing(const align_options *o)
 static int run(int argc, char **argv)
 {
     align_options o;
-    cli_args args;
-    cli_config config;
+    cli_command c;
     int code;
-    char *command = cli_command_line(argc, argv), *given;
-    if (!cli_config_expand(&cli_align, sizeof o, argc, argv, &config, &code) ||
-        !cli_parse(&cli_align, config.argc, config.argv, &o, &args, &code)) {
-        cli_config_free(&config);
-        base_free(command);
+    if (!cli_command_open(&cli_align, &o, sizeof o, argc, argv, &c, &code))
         return code;
-    }
-    o.filled = config.filled;
-    o.run.command = command;
-    o.run.options = given = cli_config_record(&config, &args);
-    code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &args);
+    o.filled = c.config.filled;
+    o.run.command = c.line;
+    o.run.options = c.given;
+    code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &c.args);
     cli_policy_free(&o.p);
     cli_lora_free(&o.adapter);
-    cli_args_free(&args);
-    cli_config_free(&config);
-    base_free(given);
-    base_free(command);
+    cli_command_close(&c);
     return code;
 }
 

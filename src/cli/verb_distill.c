@@ -325,29 +325,20 @@ static int distil(distill_options *o, const cli_args *args)
 static int run(int argc, char **argv)
 {
     distill_options o;
-    cli_args args;
-    cli_config config;
+    cli_command c;
     int code;
-    char *command = cli_command_line(argc, argv), *given;
-    if (!cli_config_expand(&cli_distill, sizeof o, argc, argv, &config, &code) ||
-        !cli_parse(&cli_distill, config.argc, config.argv, &o, &args, &code)) {
-        cli_config_free(&config);
-        base_free(command);
+    if (!cli_command_open(&cli_distill, &o, sizeof o, argc, argv, &c, &code))
         return code;
-    }
-    o.run.command = command;
-    o.run.options = given = cli_config_record(&config, &args);
+    o.run.command = c.line;
+    o.run.options = c.given;
     if (!o.run.out || !o.data.count)
         code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE"
                                                   : "no output directory: give --out DIR");
     else
-        code = distil(&o, &args);
+        code = distil(&o, &c.args);
     cli_list_free(&o.files);
     cli_list_free(&o.eval_files);
-    cli_args_free(&args);
-    cli_config_free(&config);
-    base_free(given);
-    base_free(command);
+    cli_command_close(&c);
     return code;
 }
 
@@ -356,23 +347,20 @@ const cli_verb cli_distill = {
     .summary = "teach a small model what a large one knows",
     .args = "TEACHER",
     .description =
-        "TEACHER is a model directory or a run folder. The student has the same vocabulary: half of the "
-        "teacher's "
-        "layers unless --student, --student-layers or --layers say otherwise. The teacher's head decides "
-        "what is "
-        "learnt: a language model learns from plain text, a model with labels from labelled examples, an "
-        "embedder "
-        "(with modules.json) from sentences, an encoder-decoder from pairs of texts.\n"
+        "TEACHER is a model directory or a run folder. The student has the same vocabulary: half of "
+        "the teacher's layers unless --student, --student-layers or --layers say otherwise. The "
+        "teacher's head decides what is learnt: a language model learns from plain text, a model with "
+        "labels from labelled examples, an embedder (with modules.json) from sentences, an "
+        "encoder-decoder from pairs of texts.\n"
         "\n"
-        "The loss is a weighted sum of terms: the teacher's distributions, the targets, hidden states, "
-        "attention, "
-        "vectors. --recipe sets the weights of a publication; each can be set alone, and 0 switches it off. "
-        "Where "
-        "widths differ, a projection is learnt with the student and thrown away.\n"
+        "The loss is a weighted sum of terms: the teacher's distributions, the targets, hidden "
+        "states, attention, vectors. --recipe sets the weights of a publication; each can be set "
+        "alone, and 0 switches it off. Where widths differ, a projection is learnt with the student "
+        "and thrown away.\n"
         "\n"
-        "DIR becomes a model directory: the best student on the --eval data, else the last. Beside it are "
-        "metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped run. "
-        "docs/DISTIL.md has the equations.",
+        "DIR becomes a model directory: the best student on the --eval data, else the last. Beside it "
+        "are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped "
+        "run. docs/DISTIL.md has the equations.",
     .examples = "# half of the layers of a fine-tuned classifier\n"
                 "banyan distill runs/sentiment --data train.tsv --eval dev.tsv --out runs/small\n"
                 "# DistilBERT's recipe on plain text\n"

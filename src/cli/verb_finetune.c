@@ -226,29 +226,20 @@ static int tune(finetune_options *o, const cli_args *args)
 static int run(int argc, char **argv)
 {
     finetune_options o;
-    cli_args args;
-    cli_config config;
+    cli_command c;
     int code;
-    char *command = cli_command_line(argc, argv), *given;
-    if (!cli_config_expand(&cli_finetune, sizeof o, argc, argv, &config, &code) ||
-        !cli_parse(&cli_finetune, config.argc, config.argv, &o, &args, &code)) {
-        cli_config_free(&config);
-        base_free(command);
+    if (!cli_command_open(&cli_finetune, &o, sizeof o, argc, argv, &c, &code))
         return code;
-    }
-    o.tune.command = command;
-    o.tune.options = given = cli_config_record(&config, &args);
+    o.tune.command = c.line;
+    o.tune.options = c.given;
     if (!o.tune.out || !o.tune.data)
         code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE"
                                                  : "no output directory: give --out DIR");
     else
-        code = tune(&o, &args);
+        code = tune(&o, &c.args);
     cli_lora_free(&o.adapter);
     cli_pictures_free(&o.p);
-    cli_args_free(&args);
-    cli_config_free(&config);
-    base_free(given);
-    base_free(command);
+    cli_command_close(&c);
     return code;
 }
 

@@ -416,34 +416,26 @@ static int train(train_options *o, const cli_args *args)
 static int run(int argc, char **argv)
 {
     train_options o;
-    cli_args args;
-    cli_config config;
+    cli_command c;
     int code;
-    char *command = cli_command_line(argc, argv), *given, *recipe = NULL;
-    if (!cli_config_expand(&cli_train, sizeof o, argc, argv, &config, &code) ||
-        !cli_parse(&cli_train, config.argc, config.argv, &o, &args, &code)) {
-        cli_config_free(&config);
-        base_free(command);
+    char *recipe = NULL;
+    if (!cli_command_open(&cli_train, &o, sizeof o, argc, argv, &c, &code))
         return code;
-    }
-    o.run.command = command;
-    o.run.options = given = cli_config_record(&config, &args);
-    if (o.run.recipe && !(recipe = take_recipe(&args, o.run.recipe)))
+    o.run.command = c.line;
+    o.run.options = c.given;
+    if (o.run.recipe && !(recipe = take_recipe(&c.args, o.run.recipe)))
         code = cli_fail(NULL);
     else if (!o.data.count || (!o.run.out && !o.show))
         code = cli_usage_fail("%s", !o.data.count
                                         ? "no data: give --data FILE, or --resume DIR to continue a run"
                                         : "no run folder: give --out DIR");
-    else if (!by_ngram_is_family(o.run.family) && cli_given_among(&args, ngram_own))
+    else if (!by_ngram_is_family(o.run.family) && cli_given_among(&c.args, ngram_own))
         code = cli_usage_fail("--%s is for n-gram models (--model ngram)",
-                              cli_given_among(&args, ngram_own)->name);
+                              cli_given_among(&c.args, ngram_own)->name);
     else
-        code = train(&o, &args);
+        code = train(&o, &c.args);
     base_free(recipe);
-    cli_args_free(&args);
-    cli_config_free(&config);
-    base_free(given);
-    base_free(command);
+    cli_command_close(&c);
     return code;
 }
 

@@ -4,10 +4,7 @@
 #include <limits.h>
 
 #include "cpu/gemm_select.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "cpu/kernels/team.h"
 
 /* BLAS dimensions are of type int. */
 bool cpu_blas_takes(const cpu_gemm_desc *d)
@@ -35,11 +32,7 @@ void cpu_blas_run(const cpu_gemm_desc *d, int threads, const void *a, const void
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        int64_t id = 0, team = 1;
-#ifdef _OPENMP
-        id = omp_get_thread_num();
-        team = omp_get_num_threads();
-#endif
+        const int64_t id = cpu_team_thread(), team = cpu_team_size();
         for (int64_t q = 0; q < d->batch; q++) {
             const float *aq = (const float *)a + q * d->stride_a, *bq = (const float *)b + q * d->stride_b;
             float *cq = (float *)c + q * d->stride_c;

@@ -410,25 +410,7 @@ static inline int gr_base_of(const gr_op_info *op, int out)
 {
     return out >= op->from && out < op->from + op->bases ? op->base + out - op->from : -1;
 }
-/* Rules of ops_recurrent.c, and what rules share. */
-by_status gr_infer_log_probs(gr_node *n); /* ops_log_probs.c */
-by_status gr_infer_log_probs_grad(gr_node *n);
-by_status gr_infer_kl_divergence(gr_node *n);
-by_status gr_infer_kl_divergence_grad(gr_node *n);
-gr_cost gr_cost_log_probs(const gr_node *n);
-gr_cost gr_cost_log_probs_grad(const gr_node *n);
-gr_cost gr_cost_kl_divergence(const gr_node *n);
-gr_cost gr_cost_kl_divergence_grad(const gr_node *n);
-by_status gr_infer_recurrent(gr_node *n);
-by_status gr_infer_recurrent_grad(gr_node *n);
-by_status gr_infer_additive_scores(gr_node *n);
-by_status gr_infer_additive_scores_grad(gr_node *n);
-gr_cost gr_cost_recurrent(const gr_node *n);
-gr_cost gr_cost_recurrent_grad(const gr_node *n);
-gr_cost gr_cost_additive_scores(const gr_node *n);
-gr_cost gr_cost_additive_scores_grad(const gr_node *n);
-by_status gr_mismatch(const gr_node *n, const char *wanted); /* what the op wanted, and what came */
-gr_cost gr_cost_of_bytes(const gr_node *n, double flops);
+/* The fusion and the text of rows of the table. */
 bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks); /* passes.c */
 void gr_show_attention(const void *attr, base_buf *b);                      /* text.c */
 

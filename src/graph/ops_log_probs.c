@@ -1,5 +1,6 @@
 /* ops_log_probs.c - shape rules and costs of log-probabilities of tokens and of divergences between logits. */
 #include "graph/graph.h"
+#include "graph/op_rules.h"
 
 static bool has_a_target_per_row(const gr_node *n)
 {

@@ -1,5 +1,6 @@
 /* ops_recurrent.c - shape rules and costs of recurrent layers and of additive attention. */
 #include "graph/graph.h"
+#include "graph/op_rules.h"
 
 static bool is_matrix(const by_tensor *t, by_dtype type, int64_t rows, int64_t cols)
 {

@@ -58,6 +58,16 @@ void train_loop_record(const train_loop *l, const train_course *c, train_record 
     train_record_optimizer(out, c->optimizer);
 }
 
+by_run_result train_loop_no_result(void)
+{
+    return (by_run_result){.loss = NAN,
+                           .eval_loss = NAN,
+                           .best_eval_loss = NAN,
+                           .next_accuracy = NAN,
+                           .averaged_eval_loss = NAN,
+                           .data_wait = NAN};
+}
+
 static by_status write_record(train_loop *l)
 {
     train_record r = {.options = l->spec.options};

@@ -115,6 +115,8 @@ typedef struct train_course {
 void train_loop_record(const train_loop *l, const train_course *c, train_record *out);
 /* Everything is open: write run.json, remove an earlier run that is to be replaced, open the logs. */
 by_status train_loop_begin(train_loop *l, const train_loop_spec *spec);
+/* The result of a run that has not begun: its numbers are NaN. */
+by_run_result train_loop_no_result(void);
 by_status train_loop_run(train_loop *l);
 /* A run that failed before its first step leaves nothing in the folder. */
 void train_loop_close(train_loop *l, by_status status);

@@ -235,12 +235,7 @@ by_status train_picture_train(by_device *d, const by_run_spec *spec, const train
 {
     train_picture_run r = {
         .device = d, .spec = *spec, .tuning = tuning, .loop = {.folder = {.lock = -1}}, .result = result};
-    *result = (by_run_result){.loss = NAN,
-                              .eval_loss = NAN,
-                              .best_eval_loss = NAN,
-                              .next_accuracy = NAN,
-                              .averaged_eval_loss = NAN,
-                              .data_wait = NAN};
+    *result = train_loop_no_result();
     const double started = base_seconds();
     by_status s = run(&r);
     result->seconds = base_seconds() - started;

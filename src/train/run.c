@@ -569,12 +569,7 @@ by_status train_run_with(by_device *d, const by_run_spec *spec, const train_less
         return train_picture_train(d, spec, NULL, result);
     train_run r = {
         .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
-    *result = (by_run_result){.loss = NAN,
-                              .eval_loss = NAN,
-                              .best_eval_loss = NAN,
-                              .next_accuracy = NAN,
-                              .averaged_eval_loss = NAN,
-                              .data_wait = NAN};
+    *result = train_loop_no_result();
     const double started = base_seconds();
     by_status s = run(&r);
     result->seconds = base_seconds() - started;

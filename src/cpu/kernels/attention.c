@@ -203,7 +203,7 @@ by_status FN(cpu_attention_tiles)(const attention *a)
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
     for (int64_t i = 0; i < tasks; i++) {
         int64_t head = i / tiles, t0 = (tiles - 1 - i % tiles) * TILE;
-        FN(forward_tile)(a, space + thread_index() * floats, head / a->heads, (int)(head % a->heads), t0);
+        FN(forward_tile)(a, space + cpu_team_thread() * floats, head / a->heads, (int)(head % a->heads), t0);
     }
     cpu_scratch_give(a->e->device, space);
     return BY_OK;
@@ -229,7 +229,7 @@ static by_status FN(forward_view)(const attention *a, const gr_view *v, int64_t 
         part.more = v->more;
         if (t0 < x.queries && (x.keys > 0 || !v->more))
             FN(forward_tile)
-        (&part, space + thread_index() * floats, b0 + i / per_row, v->head0 + (int)h, t0);
+        (&part, space + cpu_team_thread() * floats, b0 + i / per_row, v->head0 + (int)h, t0);
     }
     cpu_scratch_give(a->e->device, space);
     return BY_OK;

@@ -6,11 +6,8 @@
 #include <float.h>
 
 #include "cpu/kernels/kernel.h"
+#include "cpu/kernels/team.h"
 #include "graph/views.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum { TILE = 64 };       /* queries and keys of a tile */
 enum { FEW_QUERIES = 4 }; /* up to here, single dot products are faster than tiles that are mostly padding, */
@@ -225,15 +222,6 @@ static inline int64_t lse_row(const attention *a, int64_t b, int h, int64_t t)
 static inline int64_t keys_of(const attention *a, int64_t b)
 {
     return a->past ? a->past[b] + a->queries : a->keys;
-}
-
-static inline int thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
 }
 
 /* Returns the number of threads worth waking for `tasks` independent pieces of work. */

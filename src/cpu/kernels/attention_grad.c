@@ -388,7 +388,7 @@ static by_status FN(back_parts)(const attention_back *g, int64_t tasks, int64_t 
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
     for (int64_t i = 0; i < tasks; i++) {
         back_part part = cut(g, i);
-        FN(back_part)(g, &part, space + thread_index() * floats);
+        FN(back_part)(g, &part, space + cpu_team_thread() * floats);
     }
     cpu_scratch_give(g->a.e->device, space);
     return BY_OK;

@@ -8,12 +8,10 @@
  * threads. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
+#include "cpu/kernels/team.h"
 #include "cpu/gemm_select.h"
 #if BY_ISA_LEVEL >= 1
 #include <immintrin.h>
-#endif
-#ifdef _OPENMP
-#include <omp.h>
 #endif
 
 /* Rows of a tile: with two vectors of columns, as many accumulators as fit in registers. */
@@ -92,31 +90,6 @@ static inline vec_double load_f64(const double *p)
 #define NR           (2 * LANES)
 #define INLINE       static inline __attribute__((always_inline))
 #define ROUND(x, to) (((x) + (to)-1) / (to) * (to))
-
-static inline int thread_id(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
-
-static inline int team_size(void)
-{
-#ifdef _OPENMP
-    return omp_get_num_threads();
-#else
-    return 1;
-#endif
-}
-
-static inline void team_wait(int team)
-{
-    if (team > 1) {
-#pragma omp barrier
-    }
-}
 
 static inline int worth_threads(const cpu_gemm_desc *d, int threads)
 {
@@ -313,7 +286,7 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
             (NR, BY_MIN(NR, j0 + nc - i), kc, src, d->ldb, !d->tb, j->pack_b + (q - panels_a) * NR * kc);
         }
     }
-    team_wait(team);
+    cpu_team_wait(team);
 
     /* the sums of previous blocks are kept in c itself if its type allows */
     R *part = d->c_type == gr_acc_type(T_ID) ? (R *)j->c + i0 * d->ldc + j0 : j->part;
@@ -329,7 +302,7 @@ static void FN(block)(const JOB *j, int64_t i0, int64_t mc, int64_t j0, int64_t 
              p0 == 0, p0 + kc == d->k);
         }
     }
-    team_wait(team);
+    cpu_team_wait(team);
 }
 
 static void FN(packed)(const JOB *j, int id, int team)
@@ -540,7 +513,7 @@ static void FN(skinny)(const JOB *j, const R *x, int threads)
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        const int64_t id = thread_id(), team = team_size();
+        const int64_t id = cpu_team_thread(), team = cpu_team_size();
         const int64_t lo = units * id / team * UNIT, hi = BY_MIN(d->n, units * (id + 1) / team * UNIT);
         if (d->tb) {
             FN(skinny_nk)(j, x, lo, hi);
@@ -548,7 +521,7 @@ static void FN(skinny)(const JOB *j, const R *x, int threads)
             for (int64_t q = PARTS * id / team; q < PARTS * (id + 1) / team; q++)
                 FN(skinny_part)
             (d, x, j->b, d->k * q / PARTS, d->k * (q + 1) / PARTS, j->part + q * d->m * ld, ld);
-            team_wait((int)team);
+            cpu_team_wait((int)team);
             FN(skinny_sum)(j, j->part, ld, lo, hi);
         }
     }
@@ -611,7 +584,7 @@ static void FN(product)(const cpu_gemm_desc *d, int threads, const void *a, cons
     const bool by_batch = d->batch >= threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        const int id = thread_id(), team = team_size();
+        const int id = cpu_team_thread(), team = cpu_team_size();
         JOB mine = j;
         mine.pack_a = memory + (by_batch ? id * (size_a + size_b + size_part) : 0);
         mine.pack_b = mine.pack_a + size_a;

@@ -2,10 +2,8 @@
  * states with W_hh, then the cell, row by row. Over more, see recurrent_packed.h. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
+#include "cpu/kernels/team.h"
 #include "cpu/gemm_select.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 /* A node of either op. */
 typedef struct sequence {
@@ -45,31 +43,6 @@ enum { PACK_LENGTH = 4 };
 static bool is_packed(const sequence *s)
 {
     return s->length >= PACK_LENGTH;
-}
-
-static inline int thread_id(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
-
-static inline int team_size(void)
-{
-#ifdef _OPENMP
-    return omp_get_num_threads();
-#else
-    return 1;
-#endif
-}
-
-static inline void team_wait(int64_t team)
-{
-    if (team > 1) {
-#pragma omp barrier
-    }
 }
 
 /* A barrier at each position wants some work between two. */

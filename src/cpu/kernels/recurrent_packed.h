@@ -94,7 +94,7 @@ static by_status FN(forward_packed)(gr_exec *e, gr_node *n, const sequence *s)
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        const int64_t id = thread_id(), team = team_size();
+        const int64_t id = cpu_team_thread(), team = cpu_team_size();
         const int64_t from = p.count * id / team, to = p.count * (id + 1) / team;
         for (int64_t i = from; i < to; i++)
             FN(pack_forward)(n, s, &p, i);
@@ -102,7 +102,7 @@ static by_status FN(forward_packed)(gr_exec *e, gr_node *n, const sequence *s)
             for (int64_t i = from; i < to; i++)
                 for (int64_t row = 0; row < s->batch; row += rows)
                     FN(forward_tile)(n, s, &p, &m, i, row, (int)BY_MIN(rows, s->batch - row), step);
-            team_wait(team);
+            cpu_team_wait(team);
         }
     }
     FN(store_state)(m.h + (s->length & 1) * state, state, n->out[GR_REC_LAST_H]);
@@ -223,7 +223,7 @@ static by_status FN(backward_packed)(gr_exec *e, gr_node *n, const sequence *s)
     (void)threads; /* without OpenMP */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        const int64_t id = thread_id(), team = team_size();
+        const int64_t id = cpu_team_thread(), team = cpu_team_size();
         const int64_t from = p.count * id / team, to = p.count * (id + 1) / team;
         for (int64_t i = from; i < to; i++)
             FN(pack_backward)(n, s, &p, i);
@@ -231,7 +231,7 @@ static by_status FN(backward_packed)(gr_exec *e, gr_node *n, const sequence *s)
             for (int64_t i = from; i < to; i++)
                 for (int64_t row = 0; row < s->batch; row += rows)
                     FN(backward_tile)(n, s, &p, &m, wide, i, row, (int)BY_MIN(rows, s->batch - row), step);
-            team_wait(team);
+            cpu_team_wait(team);
         }
     }
     FN(store_state)(m.dh, state, n->out[GR_REC_DH]);

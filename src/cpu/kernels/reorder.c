@@ -1,21 +1,9 @@
 /* reorder.c - rows of a key-value cache take over what other rows of their group hold, in place. A piece of
  * every row of a group is copied out before any of the group is overwritten. */
 #include "cpu/kernels/kernel.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "cpu/kernels/team.h"
 
 enum { PIECE = 1024, MOST = 64 * 1024 }; /* bytes of a row at a time; of all pieces of a group */
-
-static inline int thread_index(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
 
 /* Shared by the rows of both caches. Sizes in bytes. */
 typedef struct shape {
@@ -106,7 +94,7 @@ by_status KERNEL(reorder)(gr_exec *e, gr_node *n)
     num_threads(e->threads) if (pieces * rows * (int64_t)s.piece >= 4 * BY_FORK_ELEMENTS)
     for (int64_t p = 0; p < 2 * pieces; p++)
         move_piece(&s, p < pieces ? keys->data : n->in[1]->data, (size_t)(p % pieces) * s.piece,
-                   space + (size_t)thread_index() * (size_t)beams * s.piece);
+                   space + (size_t)cpu_team_thread() * (size_t)beams * s.piece);
     base_free(space);
     return BY_OK;
 }

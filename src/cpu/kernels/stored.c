@@ -4,10 +4,8 @@
  *
  * Values are converted exactly and summed in f32, in an order that depends on the description alone. */
 #include "cpu/kernels/kernel.h"
+#include "cpu/kernels/team.h"
 #include "cpu/gemm_select.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum {
     ROWS = 4,          /* rows of a that go through the registers together */
@@ -306,20 +304,14 @@ static void multiply(const cpu_gemm_desc *d, int threads, const float *x, const 
     threads = d->m * d->n * d->k < FORK_WORK ? 1 : threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-#ifdef _OPENMP
-        const int64_t id = omp_get_thread_num(), team = omp_get_num_threads();
-#else
-        const int64_t id = 0, team = 1;
-#endif
+        const int64_t id = cpu_team_thread(), team = cpu_team_size();
         const int64_t lo = units * id / team * UNIT, hi = BY_MIN(d->n, units * (id + 1) / team * UNIT);
         if (d->tb) {
             types[d->b_type].nk(d, x, b, y, lo, hi);
         } else {
             for (int64_t q = PARTS * id / team; q < PARTS * (id + 1) / team; q++)
                 types[d->b_type].kn(d, x, b, y + q * size, d->k * q / PARTS, d->k * (q + 1) / PARTS);
-            if (team > 1) {
-#pragma omp barrier
-            }
+            cpu_team_wait(team);
             add_parts(d, y, lo, hi);
         }
     }
