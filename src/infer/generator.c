@@ -27,12 +27,14 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
         return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures, not text", by_model_class(m));
     if (spec->batch < 0 || spec->batch > 1 << 20)
         return base_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
+    /* Positions of a picture have no limit: the table of positions is stretched. */
     const int room[] = {spec->capacity, spec->source_capacity};
+    const int limit[] = {context, by_model_pictures(m, &(by_pictures){0}) ? 1 << 24 : context};
     for (int i = 0; i < BY_COUNT(room); i++)
-        if (room[i] < 0 || room[i] > context)
+        if (room[i] < 0 || room[i] > limit[i])
             return base_fail(BY_ERR_ARGUMENT,
                              "room for %d positions was asked for; the model's context is %d", room[i],
-                             context);
+                             limit[i]);
     if (spec->beams < 0 || spec->beams > BY_BEAMS_MAX || BY_MAX(spec->batch, 1) % BY_MAX(spec->beams, 1) != 0)
         return base_fail(BY_ERR_ARGUMENT, "%d rows cannot stand in groups of %d", BY_MAX(spec->batch, 1),
                          spec->beams);

@@ -129,6 +129,9 @@ run caption told filters.png positions.png --threads 1
 check captions-are-written works 'a few filters'
 run caption told filters.png --beams 3 --threads 1
 check captions-by-beams works 'a few filters'
+captions patches --max-steps 80 --image-size 36 --context 8 # 82 positions of a picture, 8 of a text
+run caption patches filters.png --threads 1
+check captions-of-more-patches-than-context works 'a few filters'
 run attention told filters.png -o words.svg --threads 1
 check where-words-looked works '4 tokens over 4 x 4 patches'
 check words-are-titles grep -q '>filters<' words.svg
