@@ -115,12 +115,13 @@ static by_image *random_garment(const by_picture_set *set, int label)
     return m;
 }
 
-/* Light grey becomes the colour, dark grey a darker shade of it, black the background. */
+/* Light grey becomes the colour, dark grey a darker shade of it, black the background. Half of the garments are mirrored. */
 static void paint(by_image *canvas, const by_image *garment, const uint8_t rgb[3], int left, int top)
 {
+    const int mirror = draw(2) ? GARMENT - 1 : 0;
     for (int y = 0; y < GARMENT; y++)
         for (int x = 0; x < GARMENT; x++) {
-            const int grey = ((const uint8_t *)garment->pixels)[y * GARMENT + x];
+            const int grey = ((const uint8_t *)garment->pixels)[y * GARMENT + abs(mirror - x)];
             uint8_t *to = (uint8_t *)canvas->pixels + ((top + y) * SIDE + left + x) * 3;
             for (int c = 0; c < 3 && grey > 8; c++)
                 to[c] = (uint8_t)(rgb[c] * (90 + grey * 165 / 255) / 255);
