@@ -12,6 +12,7 @@
 
 #include "banyan/generate.h"
 #include "base/file.h"
+#include "infer/generator.h"
 #include "infer/stream.h"
 #include "io/weights.h"
 #include "generation.h"
@@ -227,6 +228,69 @@ static void a_rewound_row_forgets(void **state)
     memcpy(mixed + 10, fresh, sizeof *fresh * 10);
     row_logits(model, mixed, 20, expected);
     assert_true(nmse(by_generator_logits(g, 0), expected, VOCAB) < 1e-10);
+    by_generator_free(g);
+}
+
+/* Rows that get the same tokens at first have the same logits, and go on alone from there. */
+static void rows_that_begin_alike_are_fed_once(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, HELD = 20 };
+    const int which[ROWS] = {0, 0, 0, 1, 2, 2};
+    const int counts[ROWS] = {HELD, HELD, HELD, HELD, HELD, HELD}, one[ROWS] = {1, 1, 1, 1, 1, 1};
+    float expected[VOCAB];
+    for (int top = 0; top <= 3; top += 3) {
+        by_generator *g = open_generator(ROWS, 0);
+        const int32_t *next[ROWS];
+        int32_t text[ROWS][HELD + 1];
+        for (int b = 0; b < ROWS; b++) {
+            memcpy(text[b], text_of((uint64_t)which[b], HELD), HELD * sizeof **text);
+            text[b][HELD] = b;
+            next[b] = text[b];
+        }
+        assert_int_equal(by_generator_keep_top(g, top), BY_OK);
+        assert_int_equal(by_generator_feed(g, next, counts), BY_OK);
+        assert_non_null(g->share.program);
+        for (int b = 0; b < ROWS; b++) {
+            row_logits(model, text[b], HELD, expected);
+            assert_int_equal(by_generator_length(g, b), HELD);
+            assert_true(nmse(by_generator_logits(g, b), expected, VOCAB) < 1e-10);
+            if (top)
+                assert_int_equal(by_generator_top(g, b)->ids[0], full_argmax(model, text[b], HELD));
+            next[b] = text[b] + HELD;
+        }
+        assert_int_equal(by_generator_feed(g, next, one), BY_OK);
+        for (int b = 0; b < ROWS; b++) {
+            row_logits(model, text[b], HELD + 1, expected);
+            assert_true(nmse(by_generator_logits(g, b), expected, VOCAB) < 1e-10);
+        }
+        by_generator_free(g);
+    }
+}
+
+/* Rows of other lengths, rows that hold something, and rows behind others are fed themselves. */
+static void rows_that_differ_are_fed_themselves(void **state)
+{
+    (void)state;
+    const int32_t *texts[3] = {text_of(0, 30), text_of(1, 30), text_of(0, 30)}, *same[3];
+    const int counts[3] = {20, 20, 20}, lengths[3] = {20, 20, 19};
+    float expected[VOCAB];
+    by_generator *g = open_generator(3, 0);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int b = 0; b < 3; b++)
+            same[b] = texts[0];
+        for (int b = 0; turn < 2 && b < 3; b++)
+            by_generator_rewind(g, b, 0);
+        assert_int_equal(by_generator_feed(g, turn == 0 ? texts : same, turn == 1 ? lengths : counts), BY_OK);
+        assert_true((g->share.program != NULL) == (turn > 0)); /* the first two rows of the second turn */
+    }
+    assert_int_equal(by_generator_length(g, 1), 40);
+    assert_int_equal(by_generator_length(g, 2), 39);
+    int32_t twice[40];
+    memcpy(twice, texts[0], 20 * sizeof *twice);
+    memcpy(twice + 20, texts[0], 20 * sizeof *twice);
+    row_logits(model, twice, 40, expected);
+    assert_true(nmse(by_generator_logits(g, 1), expected, VOCAB) < 1e-10);
     by_generator_free(g);
 }
 
@@ -817,6 +881,8 @@ int main(void)
         cmocka_unit_test(greedy_runs_choose_the_likeliest),
         cmocka_unit_test(rows_grow_at_their_own_pace),
         cmocka_unit_test(a_rewound_row_forgets),
+        cmocka_unit_test(rows_that_begin_alike_are_fed_once),
+        cmocka_unit_test(rows_that_differ_are_fed_themselves),
         cmocka_unit_test(wrong_food_is_refused),
         cmocka_unit_test(cached_greedy_equals_full_forward),
         cmocka_unit_test(a_batch_equals_one_at_a_time),
@@ -839,6 +905,8 @@ int main(void)
         cmocka_unit_test(greedy_runs_choose_the_likeliest),
         cmocka_unit_test(rows_grow_at_their_own_pace),
         cmocka_unit_test(a_rewound_row_forgets),
+        cmocka_unit_test(rows_that_begin_alike_are_fed_once),
+        cmocka_unit_test(rows_that_differ_are_fed_themselves),
         cmocka_unit_test(cached_greedy_equals_full_forward),
         cmocka_unit_test(a_batch_equals_one_at_a_time),
         cmocka_unit_test(threads_do_not_matter),

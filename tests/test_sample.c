@@ -516,6 +516,41 @@ static void temperature_zero_is_greedy(void **state)
     gen_sampler_close(&s);
 }
 
+/* Of a long row, the token drawn is the first at which the running sum of the weights passes u; the first of equals is the likeliest, wherever
+ * it stands. */
+static void long_rows_are_inverted(void **state)
+{
+    (void)state;
+    enum { LONG = 1000 };
+    float row[LONG];
+    gen_sampler s = open_sampler(LONG);
+    base_rng r = base_rng_make(5, 1);
+    for (int i = 0; i < LONG; i++)
+        row[i] = i % 7 == 0 || i < 300 ? NO : (float)(3 * base_rng_uniform(&r));
+    double total = 0, sum = 0;
+    for (int i = 0; i < LONG; i++)
+        total += exp((double)row[i]);
+    for (int i = 0; i < LONG; i++) {
+        const double weight = exp((double)row[i]);
+        if (weight > 0) {
+            assert_int_equal(gen_sample_draw(&s, row, (sum + 0.01 * weight) / total), i);
+            assert_int_equal(gen_sample_draw(&s, row, (sum + 0.99 * weight) / total), i);
+        }
+        sum += weight;
+    }
+    assert_int_equal(gen_sample_draw(&s, row, 0), 300);
+    for (int i = 0; i < LONG; i += 37) {
+        const float before = row[i];
+        row[i] = 5;
+        assert_int_equal(gen_sample_argmax(&s, row), i);
+        row[LONG - 1] = 5;
+        assert_int_equal(gen_sample_argmax(&s, row), i);
+        row[LONG - 1] = 0;
+        row[i] = before;
+    }
+    gen_sampler_close(&s);
+}
+
 static void draws_depend_on_seed_sample_and_place(void **state)
 {
     (void)state;
@@ -600,6 +635,7 @@ int main(void)
         cmocka_unit_test(short_lists_obey_the_rules),
         cmocka_unit_test(choices_are_explained),
         cmocka_unit_test(temperature_zero_is_greedy),
+        cmocka_unit_test(long_rows_are_inverted),
         cmocka_unit_test(draws_depend_on_seed_sample_and_place),
         cmocka_unit_test(bad_numbers_are_errors),
     };

@@ -180,6 +180,7 @@ void by_generator_free(by_generator *g)
                                  g->greedy.log};
     for (int i = 0; i < BY_COUNT(memory); i++)
         by_memory_free(memory[i]);
+    by_program_free(g->share.program);
     nn_store_free(g->store);
     gen_whole_free(g->whole);
     gen_free_top(&g->out);
@@ -344,7 +345,7 @@ size_t by_generator_bytes(const by_generator *g)
 {
     if (!g)
         return 0;
-    size_t bytes = nn_store_bytes(g->store) + gen_whole_bytes(g->whole);
+    size_t bytes = nn_store_bytes(g->store) + gen_whole_bytes(g->whole) + program_bytes(g->share.program);
     for (int k = 0; k < g->n_stages; k++) {
         const gen_stage *s = g->stages[k];
         for (int i = 0; i < s->n_passes; i++)

@@ -1,6 +1,6 @@
 /* generator.h - inside the generator. generator.c has its life and what callers ask of it, generator_pass.c the
  * programs that extend the cache, generator_sources.c the encoders of encoder-decoders, generator_greedy.c
- * decoding without the host, sequences.c the sequences that come and go. */
+ * decoding without the host, generator_share.c rows that begin alike, sequences.c the sequences that come and go. */
 #ifndef BY_INFER_GENERATOR_H
 #define BY_INFER_GENERATOR_H
 
@@ -52,6 +52,7 @@ typedef struct gen_row {
     gen_pass *where;   /* the pass that still has them; NULL: they are in gen_output */
     int there;         /* the row of that pass that has them */
     int slot;          /* its row in the present pass */
+    int leader;        /* the row that is fed in its place in the present call; its own number: none */
     by_top_logits top; /* of these logits */
 } gen_row;
 
@@ -87,6 +88,12 @@ typedef struct gen_loop {
     int32_t *out;                               /* (32 B) */
 } gen_loop;
 
+/* The program by which rows take over what another row was fed. */
+typedef struct gen_share {
+    by_program *program;    /* NULL: not compiled yet */
+    by_tensor *from, *past; /* (B) */
+} gen_share;
+
 /* Hears of the tokens that a row was fed, with their hidden states (count, width). */
 typedef struct gen_watch {
     by_status (*fed)(void *user, int row, const int32_t *tokens, int count, const float *states, int width);
@@ -111,6 +118,7 @@ struct by_generator {
     gen_output out;
     gen_sources sources;
     gen_loop greedy;
+    gen_share share;
     gen_watch watch;                 /* fed NULL: nobody */
     gen_whole *whole;                /* NULL: the model has a cache */
     struct gen_sequences *sequences; /* NULL: none was added yet */
@@ -137,6 +145,12 @@ by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *cou
 int gen_last_place(const by_generator *g);
 by_status gen_need_logits(by_generator *g); /* room for whole rows of them */
 void gen_free_top(gen_output *o);
+
+/* ---- rows that begin alike (generator_share.c) ------------------------------------------------ */
+
+/* Empty rows that get the same tokens as the row before them: that one is their leader, and they count as fed. Whether there are any. */
+bool gen_find_alike(by_generator *g, const int32_t *const *tokens, const int *counts);
+by_status gen_take_over(by_generator *g); /* after the leaders were fed */
 
 /* ---- sources (generator_sources.c) ------------------------------------------------------------ */
 

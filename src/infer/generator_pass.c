@@ -351,13 +351,9 @@ static void finish_pass(by_generator *g, gen_pass *p, const int *counts, bool wh
     }
 }
 
-by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
+/* Passes until every row has been fed. */
+static by_status feed_rows(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
-    if (g->whole)
-        return gen_feed_whole(g, tokens, counts);
-    BY_TRY(gen_reserve(g, counts));
-    for (int b = 0; b < g->batch; b++)
-        g->rows[b].fed = 0;
     while (true) {
         int left = 0;
         bool any, all;
@@ -379,4 +375,16 @@ by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *cou
             BY_TRY(tell_watch(g, p, tokens));
         finish_pass(g, p, counts, whole);
     }
+}
+
+by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
+{
+    if (g->whole)
+        return gen_feed_whole(g, tokens, counts);
+    BY_TRY(gen_reserve(g, counts));
+    for (int b = 0; b < g->batch; b++)
+        g->rows[b].fed = 0;
+    const bool alike = gen_find_alike(g, tokens, counts);
+    BY_TRY(feed_rows(g, tokens, counts));
+    return alike ? gen_take_over(g) : BY_OK;
 }

@@ -11,12 +11,15 @@ typedef struct sample_item {
     int32_t id;
 } sample_item;
 
+enum { SAMPLE_BLOCK = 256 }; /* tokens whose weights are summed together */
+
 /* Room for the work on one row; one per thread. */
 typedef struct gen_sampler {
     int vocab;          /* V */
     float *row;         /* (V) */
     sample_item *items; /* (V) */
     uint8_t *mark;      /* (V), all 0 between calls */
+    double *sums;       /* (V / SAMPLE_BLOCK + 1) */
 } gen_sampler;
 by_status gen_sampler_open(gen_sampler *s, int vocab); /* on failure *s is zeroed */
 void gen_sampler_close(gen_sampler *s);                /* zero state is legal */

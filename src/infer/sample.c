@@ -12,7 +12,8 @@ by_status gen_sampler_open(gen_sampler *s, int vocab)
     s->row = base_alloc_zero((size_t)vocab, sizeof *s->row);
     s->items = base_alloc_zero((size_t)vocab, sizeof *s->items);
     s->mark = base_alloc_zero((size_t)vocab, sizeof *s->mark);
-    if (s->row && s->items && s->mark)
+    s->sums = base_alloc_zero((size_t)vocab / SAMPLE_BLOCK + 1, sizeof *s->sums);
+    if (s->row && s->items && s->mark && s->sums)
         return BY_OK;
     gen_sampler_close(s);
     return BY_ERR_MEMORY;
@@ -23,17 +24,46 @@ void gen_sampler_close(gen_sampler *s)
     base_free(s->row);
     base_free(s->items);
     base_free(s->mark);
+    base_free(s->sums);
     *s = (gen_sampler){0};
 }
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
+enum { LANES = 32 }; /* of loops that compilers turn into vector instructions */
+
+/* NaN is passed over. */
 static float highest(const gen_sampler *s, const float *row)
 {
-    float top = -INFINITY;
-    for (int i = 0; i < s->vocab; i++)
+    float lane[LANES], top = -INFINITY;
+    int i = 0;
+    for (int k = 0; k < LANES; k++)
+        lane[k] = -INFINITY;
+    for (; i + LANES <= s->vocab; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = row[i + k] > lane[k] ? row[i + k] : lane[k];
+    for (int k = 0; k < LANES; k++)
+        top = lane[k] > top ? lane[k] : top;
+    for (; i < s->vocab; i++)
         top = row[i] > top ? row[i] : top;
     return top;
+}
+
+/* The first NaN or +infinity; -1: there is none. */
+static int first_invalid(const gen_sampler *s, const float *row)
+{
+    int i = 0;
+    for (; i + LANES <= s->vocab; i += LANES) {
+        int bad = 0;
+        for (int k = 0; k < LANES; k++)
+            bad |= !(row[i + k] < INFINITY);
+        if (bad)
+            break;
+    }
+    for (; i < s->vocab; i++)
+        if (!(row[i] < INFINITY))
+            return i;
+    return -1;
 }
 
 static void drop_below(const gen_sampler *s, float *row, float least)
@@ -248,38 +278,107 @@ void gen_sample_top_h(gen_sampler *s, float *row, double share)
 
 int32_t gen_sample_argmax(const gen_sampler *s, const float *row)
 {
+    const float top = highest(s, row);
     int best = 0;
-    for (int i = 1; i < s->vocab; i++)
-        if (row[i] > row[best])
-            best = i;
+    while (!isnan(row[0]) && row[best] != top) /* nothing is above NaN */
+        best++;
     return best;
+}
+
+#define LEAST_EXPONENT (-88.0f) /* e^x is 0 there: below the least normal number */
+
+/* e^x for LEAST_EXPONENT <= x <= 0, within 2e-7 of its value. x = n ln 2 + r, and e^r is scaled by 2^n. Without branches, for vectors. */
+static inline float exp_below_zero(float x)
+{
+    const float shift = 12582912; /* 1.5 2^23: what is added to it loses its fraction */
+    const float n = (x * 1.44269504f + shift) - shift, r = x - n * 0.693359375f - n * -2.12194440e-4f;
+    const float p =
+        1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+    union {
+        int32_t bits;
+        float value;
+    } scale = {((int32_t)n + 127) * (1 << 23)};
+    return p * scale.value;
+}
+
+/* The weights of LANES tokens, of which the last ones may lie behind the row. */
+static void weigh(const float *restrict row, int count, float top, float *restrict weight)
+{
+    float near[LANES];
+    for (int k = 0; k < LANES; k++)
+        near[k] = -INFINITY;
+    memcpy(near, row, (size_t)BY_MIN(count, LANES) * sizeof *near);
+    for (int k = 0; k < LANES; k++)
+        near[k] -= top;
+    for (int k = 0; k < LANES; k++)
+        near[k] = near[k] > LEAST_EXPONENT ? near[k] : LEAST_EXPONENT;
+    for (int k = 0; k < LANES; k++)
+        weight[k] = exp_below_zero(near[k]);
+}
+
+/* Weights are summed in blocks, so that only one block is looked through for the token. */
+static double sum_block(const float *row, int count, float top)
+{
+    float weight[LANES];
+    double a = 0, b = 0, c = 0, d = 0; /* four sums, as an addition waits for the one before */
+    for (int i = 0; i < count; i += LANES) {
+        weigh(row + i, count - i, top, weight);
+        for (int k = 0; k < LANES; k += 4) {
+            a += (double)weight[k];
+            b += (double)weight[k + 1];
+            c += (double)weight[k + 2];
+            d += (double)weight[k + 3];
+        }
+    }
+    return a + b + (c + d);
+}
+
+/* Where the sum of the weights of a block passes `rest`; where rounding keeps it below, the last token with a weight. */
+static int find_in_block(const float *row, int count, float top, double rest)
+{
+    float weight[LANES];
+    double sum = 0;
+    int last = 0;
+    for (int i = 0; i < count; i++) {
+        if (i % LANES == 0)
+            weigh(row + i, count - i, top, weight);
+        sum += (double)weight[i % LANES];
+        last = weight[i % LANES] > 0 ? i : last;
+        if (sum > rest)
+            break;
+    }
+    return last;
 }
 
 int32_t gen_sample_draw(gen_sampler *s, const float *row, double u)
 {
-    double total, sum = 0;
-    int n = collect(s, row, &total), last = 0;
-    for (int i = 0; i < n; i++) {
-        sum += (double)s->items[i].weight;
-        if (sum > u * total)
-            return s->items[i].id;
-        last = s->items[i].weight > 0 ? i : last; /* where rounding ends, should the sum never pass */
+    const float top = highest(s, row);
+    double total = 0;
+    int last = 0, block = 0;
+    for (int b = 0; b * SAMPLE_BLOCK < s->vocab; b++) {
+        const int at = b * SAMPLE_BLOCK;
+        s->sums[b] = sum_block(row + at, BY_MIN(SAMPLE_BLOCK, s->vocab - at), top);
+        total += s->sums[b];
+        last = s->sums[b] > 0 ? b : last; /* where rounding ends, should no block reach the rest */
     }
-    return s->items[last].id;
+    double rest = u * total;
+    for (; block < last && s->sums[block] <= rest; block++)
+        rest -= s->sums[block];
+    const int at = block * SAMPLE_BLOCK;
+    return at + find_in_block(row + at, BY_MIN(SAMPLE_BLOCK, s->vocab - at), top, rest);
 }
 
 /* Log of the sum of e^logit, unless out is NULL, after a look at every logit unless any will do. */
 static by_status log_sum(const gen_sampler *s, const float *row, bool any, double *out)
 {
-    float top = highest(s, row);
+    const float top = highest(s, row);
+    const int bad = any ? -1 : first_invalid(s, row);
     double sum = 0;
-    for (int i = 0; i < s->vocab; i++) {
-        if (!any && (isnan(row[i]) || row[i] == INFINITY))
-            return base_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[i],
-                             i);
-        if (out)
-            sum += (double)expf(row[i] - top);
-    }
+    if (bad >= 0)
+        return base_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[bad],
+                         bad);
+    for (int i = 0; out && i < s->vocab; i++)
+        sum += (double)expf(row[i] - top);
     if (!any && top == -INFINITY)
         return base_fail(BY_ERR_NUMERIC, "the model rules every token out");
     if (out)

@@ -126,6 +126,19 @@ static bool states_of(by_graph *g, by_device *d, nn_pairs *p, int i, const int64
     return true;
 }
 
+void nn_store_move(by_graph *g, const nn_store *s, by_tensor *from, by_tensor *past, int beams)
+{
+    for (int i = 0; i < s->own.layers; i++) {
+        if (!s->own.keys[i])
+            continue;
+        const int64_t bytes = (int64_t)by_memory_bytes(s->own.keys[i]) / (s->pages * s->page);
+        const by_dtype type = bytes % 4 ? BY_BF16 : BY_F32; /* of the same size: nothing is computed */
+        const int64_t shape[3] = {s->pages, s->page, bytes / (int64_t)by_dtype_size(type)};
+        by_tensor *k = by_state(g, "k_cache", type, 3, shape, s->own.keys[i]);
+        by_reorder(g, k, by_state(g, "v_cache", type, 3, shape, s->own.values[i]), from, past, NULL, beams);
+    }
+}
+
 /* ---- memory by name -------------------------------------------------------------------------- */
 
 static nn_named *add_named(nn_store *s, const char *name, size_t bytes)

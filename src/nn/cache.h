@@ -38,6 +38,9 @@ size_t nn_store_bytes(const nn_store *s);
 int32_t nn_page_take(nn_store *s); /* -1: there is none left */
 void nn_page_give(nn_store *s, int32_t page);
 
+/* Every row, whose page is the one of its number, takes over the first past[b] positions of row from[b] (by_reorder). */
+void nn_store_move(by_graph *g, const nn_store *s, by_tensor *from, by_tensor *past, int beams);
+
 /* What one graph sees: the rows of its batch, whichever sequences they are. */
 struct by_cache {
     nn_store *store;
