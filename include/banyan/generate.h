@@ -46,7 +46,8 @@ typedef struct by_picture_batch {
 BY_API by_status by_generator_see(by_generator *g, const by_picture_batch *pictures);
 
 /* Append tokens[row][0..counts[row]) to every row; a row with count 0 stays as it is (its pointer may be
- * NULL), and costs nothing once half of the rows do. A token outside the vocabulary or a row that would
+ * NULL), and costs nothing once half of the rows do. Of empty rows side by side that get the same tokens, one is fed; the others
+ * take its keys and values over. A token outside the vocabulary or a row that would
  * outgrow the capacity is BY_ERR_ARGUMENT, too few free pages are BY_ERR_MEMORY, and nothing is fed. After
  * another failure the rows' contents are undefined until they are rewound to 0. */
 BY_API by_status by_generator_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
