@@ -287,7 +287,7 @@ int32_t gen_sample_argmax(const gen_sampler *s, const float *row)
 
 #define LEAST_EXPONENT (-88.0f) /* e^x is 0 there: below the least normal number */
 
-/* e^x for LEAST_EXPONENT <= x <= 0, within 2e-7 of its value. x = n ln 2 + r, and e^r is scaled by 2^n. Without branches, for vectors. */
+/* e^x for LEAST_EXPONENT <= x <= 0, within 3e-7 of its value. x = n ln 2 + r, and e^r is scaled by 2^n. Without branches, for vectors. */
 static inline float exp_below_zero(float x)
 {
     const float shift = 12582912; /* 1.5 2^23: what is added to it loses its fraction */
