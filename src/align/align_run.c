@@ -42,6 +42,15 @@ const char *by_align_loss_unit(by_align_method method)
                                     : "per pair";
 }
 
+by_status align_check_method(const train_loop *l, by_align_method method)
+{
+    train_record r = {0};
+    if (!l->last)
+        return BY_OK;
+    train_record_text(&r, "method", by_align_name(method), TRAIN_SAME);
+    return train_record_compare(l->folder.out, &r);
+}
+
 by_align_spec by_align_defaults(by_align_method method)
 {
     by_align_spec s = {

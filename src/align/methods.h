@@ -3,6 +3,7 @@
 #define BY_ALIGN_METHODS_H
 
 #include "banyan/align_run.h"
+#include "train/loop.h"
 
 /* Methods that learn from given answers (tuning_run.c), and those that sample and reward answers (policy_run.c). */
 by_status align_supervised_run(by_device *d, const by_align_spec *spec, by_align_result *result);
@@ -10,6 +11,9 @@ by_status align_policy_run(by_device *d, const by_align_spec *spec, by_align_res
 
 /* Fills in what by_align_defaults has for such a method. */
 void align_policy_defaults(by_align_spec *s);
+
+/* A run folder goes on with the method that it began with: its checkpoints have what this method needs. */
+by_status align_check_method(const train_loop *l, by_align_method method);
 
 static inline bool align_is_policy(by_align_method method)
 {

@@ -50,6 +50,23 @@ by_status align_critic_open(align_policy *p, const char *checkpoint)
     return status;
 }
 
+/* Heads that sum up a text have a number for each row, and none for its tokens. */
+static by_status check_values(const align_critic *c)
+{
+    const int32_t tokens[2] = {0}, pick[2] = {0, 1};
+    by_batch b = by_batch_of(1, 2, tokens);
+    by_batch_put_ids(&b, "pick", 2, pick);
+    by_pass *pass = by_passes_get(c->passes, &b);
+    if (!pass)
+        return base_error_status();
+    if (by_elements(by_io_output(by_pass_io(pass), "logits")) == 2)
+        return BY_OK;
+    return base_fail(BY_ERR_UNSUPPORTED,
+                     "a %s has a number for a text, and PPO's critic one for each token; grpo, rloo and "
+                     "reinforce need no critic",
+                     by_model_class(c->model));
+}
+
 by_status align_critic_plan(align_policy *p)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -70,7 +87,7 @@ by_status align_critic_plan(align_policy *p)
     if (!c->passes)
         return base_error_status();
     by_trainer_set_steps(c->trainer, p->loop.state.step * align_policy_updates(p));
-    return BY_OK;
+    return check_values(c);
 }
 
 void align_critic_close(align_critic *c)

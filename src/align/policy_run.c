@@ -268,7 +268,8 @@ static by_status check_spec(const by_align_spec *s)
                          "weights of %s are not trained: train an adapter, or freeze layers",
                          by_dtype_name(s->weights));
     if (run->generations < 1 || (groups && run->generations < 2))
-        return base_fail(BY_ERR_ARGUMENT, "%s compares the answers to a prompt: %d generations are too few",
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%s compares the answers to a prompt, so it needs 2 or more generations, not %d",
                          by_align_name(s->method), run->generations);
     if (run->updates < 1 || run->minibatches < 1 || run->max_new_tokens < 1)
         return base_fail(BY_ERR_ARGUMENT, "updates, minibatches and max_new_tokens are at least 1");
@@ -448,6 +449,7 @@ static by_status set_up(align_policy *p)
     BY_TRY(check_spec(s));
     BY_TRY(open_rewards(p));
     BY_TRY(open_folder(p));
+    BY_TRY(align_check_method(&p->loop, s->method));
     BY_TRY(p->loop.last ? train_loop_load(&p->loop) : open_fresh(p));
     BY_TRY(open_reference(p));
     BY_TRY(plan_lengths(p));

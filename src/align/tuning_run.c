@@ -72,10 +72,6 @@ static by_status load(void *self, const char *dir)
     t->model = by_model_open(t->device, dir, &spec);
     if (!t->model)
         return base_error_status();
-    if ((by_model_task(t->model) == BY_TASK_CLASSIFY) != is_reward(&t->spec))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s is for another task (%s); use another folder, or overwrite it",
-                         t->spec.out, by_task_name(by_model_task(t->model)));
     return train_model_load(t->model, dir);
 }
 
@@ -429,6 +425,7 @@ static by_status set_up(tuning *t)
     by_align_spec *s = &t->spec;
     BY_TRY(align_source_open(&t->source, s));
     BY_TRY(open_folder(t));
+    BY_TRY(align_check_method(&t->loop, s->method));
     BY_TRY(t->loop.last ? train_loop_load(&t->loop) : open_fresh(t));
     BY_TRY(align_source_read(&t->source, s, t->model, &t->train, &t->eval));
     t->has_eval = t->eval.list.count > 0;

@@ -230,16 +230,62 @@ static const struct {
     {"unpaired", BIT(KTO), "kto"},
     {"learn-prompts", BIT(SFT), "sft"},
     {"pack", BIT(SFT), "sft"},
+    {"reference", ~(BIT(SFT) | BIT(REWARD) | BIT(ORPO) | BIT(SIMPO) | BIT(CPO)), "dpo, kto and policies"},
+    {"no-cache", BIT(DPO) | BIT(KTO), "dpo and kto"},
+    {"grpo-loss", BIT(GRPO), "grpo"},
+    {"scale-rewards", BIT(GRPO), "grpo"},
+    {"mask-truncated", BIT(GRPO) | BIT(RLOO) | BIT(REINFORCE), "grpo, rloo and reinforce"},
+    {"value-model", BIT(PPO), "ppo"},
+    {"value-learning-rate", BIT(PPO), "ppo"},
+    {"vf-coef", BIT(PPO), "ppo"},
+    {"value-clip", BIT(PPO), "ppo"},
+    {"discount", BIT(PPO), "ppo"},
+    {"gae-lambda", BIT(PPO), "ppo"},
+    {"whiten-rewards", BIT(PPO), "ppo"},
+    {"kl-estimator", BIT(PPO), "ppo"},
+    {"missing-eos-penalty", BIT(PPO), "ppo"},
+    {"kl-target", BIT(PPO), "ppo"},
+    {"kl-horizon", BIT(PPO), "ppo"},
 #undef BIT
 };
 static const char *const policy_names[] = {
-    "reward", "reward-weights", "num-generations", "max-new-tokens",  "temperature", "top-k",     "top-p",
-    "stop",   "grpo-loss",      "num-iterations",  "num-minibatches", "value-model", "kl-target", NULL};
+    "reward",          "reward-weights", "num-generations", "max-new-tokens",
+    "temperature",     "top-k",          "top-p",           "stop",
+    "greedy-eval",     "sample-steps",   "sample-count",    "num-iterations",
+    "num-minibatches", "epsilon",        "epsilon-high",    NULL};
+/* Options of the rewards that begin with a word; of others, for instance a learned one, they would change nothing. */
+static const struct {
+    const char *kind;
+    const char *options[6];
+} judging[] = {
+    {"model:", {"reward-label", "reward-logits", "reward-answer-alone"}},
+    {"command:",
+     {"reward-format", "reward-processes", "reward-timeout", "reward-retries", "reward-fallback"}}};
 
 static bool is_given(const align_options *o, const cli_args *args, const char *name)
 {
     const cli_option *row = cli_given_among(args, (const char *const[]){name, NULL});
     return row && !o->filled[row - options];
+}
+
+static bool has_reward(const align_options *o, const char *kind)
+{
+    for (int i = 0; i < o->p.rewards.count; i++)
+        if (strncmp(o->p.rewards.items[i], kind, strlen(kind)) == 0)
+            return true;
+    return false;
+}
+
+/* False: an option of a reward that is not there was given, which has been said. */
+static bool fits_rewards(const align_options *o, const cli_args *args)
+{
+    for (int k = 0; k < BY_COUNT(judging); k++)
+        for (int i = 0; !has_reward(o, judging[k].kind) && judging[k].options[i]; i++)
+            if (is_given(o, args, judging[k].options[i])) {
+                cli_usage_fail("--%s needs --reward %s...", judging[k].options[i], judging[k].kind);
+                return false;
+            }
+    return true;
 }
 
 /* False: an option of another method was given, which has been said. */
@@ -263,7 +309,7 @@ static bool fits_method(const align_options *o, const cli_args *args)
             o->method);
         return false;
     }
-    return true;
+    return fits_rewards(o, args);
 }
 
 static int align(align_options *o, const cli_args *args)

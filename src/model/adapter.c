@@ -18,8 +18,8 @@ static by_status find_layers(by_adapter *a)
     m->adapter = before;
     if (s == BY_OK && a->n_targets == 0)
         s = base_fail(BY_ERR_ARGUMENT,
-                      "adapter: no linear layer or embedding of %s has one of the target names",
-                      m->arch->title);
+                      "adapter: no linear layer or embedding of %s%s has one of the target names",
+                      a->config.layers ? "the given layers of " : "", m->arch->title);
     return s;
 }
 

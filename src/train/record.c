@@ -155,8 +155,8 @@ static by_status differs(const char *out, const char *key, const char *was, cons
                          out, was, asked);
     return base_fail(
         BY_ERR_ARGUMENT,
-        "the run in %s was started with %s %s, and this asks for %s; use another folder, or overwrite it",
-        out, key, was, asked);
+        "the run in %s was started with%s %s%s%s, and this asks for %s; use another folder, or overwrite it",
+        out, *was ? "" : "out", key, *was ? " " : "", was, *asked ? asked : "none");
 }
 
 static by_status compare_text(const char *out, const cJSON *json, const train_fact *f)

@@ -115,4 +115,16 @@ align grpo bad --reward json --reward-weights 1,2
 check "weights that do not fit" fails 2 'not 1 numbers'
 align grpo bad --reward model:base/last
 check "a model that does not judge" fails 1 'a reward model classifies texts'
+align grpo bad --reward json --num-generations 1
+check "answers without another to compare with" fails 1 'needs 2 or more generations, not 1'
+align grpo bad --reward json --vf-coef 0.5
+check "an option of another method" fails 2 '--vf-coef is for ppo, not for grpo'
+align grpo bad --reward json --reward-timeout 3
+check "an option of another reward" fails 2 '--reward-timeout needs --reward command:'
+align ppo grpo --reward json
+check "a folder with a run of another method" fails 1 'was started with method grpo, and this asks for ppo'
+"$BANYAN" train --model lstm --data text --tokenizer char --out lstm --layers 1 --width 16 --seq 16 --max-steps 2 --threads 1 --quiet >log 2>&1
+run align lstm --method ppo --data prompts.jsonl --out bad --reward json --max-new-tokens 4 --batch-size 4 --max-steps 2 --threads 1 --quiet
+check "a critic without values of tokens" fails 1 'a LSTMForSequenceClassification has a number for a text'
+check "nothing is left of all that" [ ! -e bad ]
 exit $failed
