@@ -155,7 +155,7 @@ static void test_errors(void **state)
 {
     (void)state;
     expect_error("a\n {{ 1 + }}", "t, line 2, column 9: expected an expression");
-    expect_error("{% if x %}", "the template ends before {% elif %}");
+    expect_error("{% if x %}", "the template ends before {% endif %}");
     expect_error("{% foo %}", "t, line 1, column 4: unknown tag foo");
     expect_error("{% include 'x' %}", "the tag include is not supported");
     expect_error("{{ 'a }}", "the string is never closed");

@@ -376,8 +376,11 @@ static by_status parse_body(chat_parser *p, const char *const *ends, chat_node *
         BY_TRY(end_block(p));
     }
     p->depth--;
+    int last = 0; /* the tag that closes the statement stands after those that go on with it */
+    while (ends && ends[last + 1])
+        last++;
     return ends ? chat_fail_at(p->tree, chat_peek(p)->at, BY_ERR_FORMAT,
-                               "the template ends before {%% %s %%}", ends[0])
+                               "the template ends before {%% %s %%}", ends[last])
                 : BY_OK;
 }
 
