@@ -138,6 +138,11 @@ static by_status open_teacher(distill_run *r)
     const by_model_spec spec = {
         .dtype = r->spec.dtype, .new_head = vectors, .task = vectors ? BY_TASK_FEATURES : BY_TASK_DEFAULT};
     r->teacher = by_model_open(r->device, r->spec.teacher, &spec);
+    by_pictures reads;
+    if (r->teacher && by_model_pictures(r->teacher, &reads))
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "a %s reads pictures, and distillation runs on text; train a DeiT with this teacher",
+                         by_model_class(r->teacher));
     r->tokenizer = r->teacher ? by_tokenizer_load(r->spec.teacher) : NULL;
     if (!r->tokenizer)
         return base_error_status();

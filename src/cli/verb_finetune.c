@@ -2,6 +2,8 @@
 #include <math.h>
 
 #include "banyan/finetune.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "cli/common.h"
 #include "cli/config_file.h"
 #include "cli/eval_texts.h"
@@ -12,6 +14,7 @@
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
+#include "models/models.h"
 #include "train/task_batches.h"
 
 typedef struct finetune_options {
@@ -25,8 +28,10 @@ typedef struct finetune_options {
 } finetune_options;
 
 static const cli_option options[] = {
-    {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK", .preset = "classify",
-     .help = "classify, regress, tag, answer (or qa), choice, seq2seq, image-classify, caption, mlm, lm",
+    {CLI_AT(finetune_options, t.task), .name = "task", .value = "TASK",
+     .help = "classify, regress, tag, answer (or qa), choice, seq2seq, image-classify, caption, mlm, lm "
+             "(default: classify; models of pictures: image-classify, those with a text tower or decoder: "
+             "caption)",
      .group = "Data"},
     {CLI_AT(finetune_options, tune.data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "training examples; image-classify: a folder, a list, an IDX or a CIFAR file; caption: a list"},
@@ -104,6 +109,26 @@ static const cli_option options[] = {
     CLI_JSON_ROW(finetune_options),
     CLI_CURVE_ROWS(finetune_options),
 };
+
+/* The task that the model in a directory is for, as far as its family says it. */
+static const char *usual_task(const char *dir)
+{
+    char *path = base_path_join(dir, "config.json");
+    size_t size;
+    char *text = path ? base_file_read(path, 16 << 20, &size) : NULL;
+    cJSON *json = text ? base_json_parse(text, size, path) : NULL;
+    const cJSON *family = cJSON_GetObjectItemCaseSensitive(json, "model_type");
+    const arch_family *a = cJSON_IsString(family) ? arch_find(family->valuestring) : NULL;
+    const char *task = !a || (!a->pictures && !a->canvas) ? "classify"
+                       : a->pretrained == BY_TASK_CONTRAST || a->pretrained == BY_TASK_SEQ2SEQ
+                           ? "caption"
+                           : "image-classify";
+    cJSON_Delete(json);
+    base_free(text);
+    base_free(path);
+    base_error_clear(); /* who opens the model says what is wrong */
+    return task;
+}
 
 /* What the user did not give is as the library has it. False: the task is none, which has been said. */
 static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen *screen)
@@ -202,16 +227,18 @@ static const char *hint_for(by_status status)
     return NULL;
 }
 
-static int tune(finetune_options *o, const cli_args *args)
+/* Returns an exit code. */
+static int start(finetune_options *o, const cli_args *args, const char *dir)
 {
     cli_run_screen screen = {.label = "tune", .quiet = o->l.quiet, .log_every = BY_MAX(o->tune.log_every, 1)};
     by_finetune_result result;
+    if (!o->t.task)
+        o->t.task = usual_task(dir);
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
     if (o->lora && cli_lora_parse(o->lora, &o->adapter) != BY_OK)
         return cli_usage_fail("%s", by_error_message());
-    char *dir = cli_model_dir(args->items[0]);
-    by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
+    by_device *d = cli_device(o->l.device, o->l.threads);
     o->tune.model = dir;
     cli_interrupt_install();
     by_status status = d ? by_finetune_run(d, &o->tune, &result) : base_error_status();
@@ -219,6 +246,13 @@ static int tune(finetune_options *o, const cli_args *args)
     const char *hint = hint_for(status);
     int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
     by_device_free(d);
+    return code;
+}
+
+static int tune(finetune_options *o, const cli_args *args)
+{
+    char *dir = cli_model_dir(args->items[0]);
+    const int code = dir ? start(o, args, dir) : cli_fail(NULL);
     base_free(dir);
     return code;
 }

@@ -31,10 +31,11 @@ static const data_columns two_texts = {source_names,
                                        "--source-column (finetune: --text)",
                                        "--target-column (finetune: --label)",
                                        true};
-static const data_columns file_and_label = {file_names, label_names, "file", "label",
-                                            "--text",   "--label",   true};
-static const data_columns file_and_caption = {file_names, caption_names, "file", "caption",
-                                              "--text",   "--label",     true};
+#define FILE_OPTION "--file-column (finetune, eval: --text)" /* --label-column is known to all three */
+static const data_columns file_and_label = {file_names,  label_names,      "file", "label",
+                                            FILE_OPTION, "--label-column", true};
+static const data_columns file_and_caption = {file_names,  caption_names,    "file", "caption",
+                                              FILE_OPTION, "--label-column", true};
 
 const data_columns *data_columns_of(by_example_kind kind)
 {

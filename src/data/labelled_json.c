@@ -189,7 +189,7 @@ static by_status add_label(data_examples *e, data_example *x, const cJSON *o)
     const data_columns *c = data_columns_of(e->spec.kind);
     const cJSON *label = find_any(o, e->spec.label, c->labels);
     if (!label)
-        return no_key(e, x->line, o, e->spec.label ? e->spec.label : c->label, "--label");
+        return no_key(e, x->line, o, e->spec.label ? e->spec.label : c->label, c->label_option);
     if (cJSON_IsArray(label) && (e->spec.separator || e->spec.kind == BY_EXAMPLE_REGRESS))
         return add_labels(e, x, label);
     const char *text;
@@ -283,7 +283,7 @@ static by_status add_object(data_examples *e, const cJSON *o, int line)
     const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, c->texts));
     const char *pair = c->two ? NULL : cJSON_GetStringValue(find_any(o, e->spec.pair, data_pair_names));
     if (!text)
-        return no_key(e, line, o, e->spec.text ? e->spec.text : c->text, "--text");
+        return no_key(e, line, o, e->spec.text ? e->spec.text : c->text, c->text_option);
     if (!text[strspn(text, " ")])
         return data_examples_fail(e, line, "the text is empty; remove the object");
     x->text = keep(e, text);

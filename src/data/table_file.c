@@ -299,19 +299,24 @@ static by_status check_first_row(const table *t)
     char label[120] = "";
     for (int i = 0; names && i < t->width; i++)
         names = is_name(t->names[i]);
-    const bool two = e->spec.kind == BY_EXAMPLE_SEQ2SEQ;
+    const bool two = e->spec.kind == BY_EXAMPLE_SEQ2SEQ, files = data_kind_is_picture(e->spec.kind);
     const bool texts = two || e->spec.kind == BY_EXAMPLE_CAPTION || !needs_label(t);
     if (!names || !(texts ? first_text_is_alone(e) : first_label_is_alone(e)))
         return BY_OK;
     if (needs_label(t))
         base_format(label, sizeof label,
-                    two ? " --target-column \"%.40s\" (finetune: --text, --label)" : " --label \"%.40s\"",
+                    two     ? " --target-column \"%.40s\" (finetune: --text, --label)"
+                    : files ? " --label-column \"%.40s\" (finetune, eval: --text, --label)"
+                            : " --label \"%.40s\"",
                     t->names[t->label]);
     return data_examples_fail(
         e, 1,
         "this looks like a header, but none of its names is known; name the columns, for example "
         "%s \"%.40s\"%s, or use --header no if it is an example",
-        two ? "--source-column" : "--text", t->names[t->text], label);
+        two     ? "--source-column"
+        : files ? "--file-column"
+                : "--text",
+        t->names[t->text], label);
 }
 
 /* ---- examples -------------------------------------------------------------------------------- */

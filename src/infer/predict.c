@@ -12,6 +12,11 @@ by_status gen_predict_check(const by_model *m, by_task task)
     by_task has = by_model_task(m);
     if (has == task || (task == BY_TASK_MLM && has == BY_TASK_PRETRAIN))
         return BY_OK;
+    if (has == BY_TASK_CONTRAST && task == BY_TASK_CLASSIFY)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a %s has no labels of its own; name those that it chooses among, as in --labels "
+                         "cat,dog",
+                         by_model_class(m));
     return base_fail(
         BY_ERR_ARGUMENT,
         "a %s has a head for \"%s\", not for \"%s\"; 'banyan finetune' gives a model another head",

@@ -473,10 +473,11 @@ by_status train_finetune_with(by_device *d, const by_finetune_spec *spec, const 
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
     BY_TRY(check_stored(spec));
-    if (spec->reading.kind == BY_EXAMPLE_SEQ2SEQ)
-        return train_finetune_seq2seq(d, spec, result);
     if (data_kind_is_picture(spec->reading.kind))
         return train_finetune_pictures(d, spec, result);
+    BY_TRY(train_without_pictures(&spec->images));
+    if (spec->reading.kind == BY_EXAMPLE_SEQ2SEQ)
+        return train_finetune_seq2seq(d, spec, result);
     tuning t = {
         .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};

@@ -179,14 +179,14 @@ static void describe(const train_picture_run *r)
     base_buf_printf(
         &note,
         "%s: %.2f M parameters; %lld pictures%s, %lld for evaluation; %d x %d pixels, %d "
-        "positions; %lld steps of %d pictures (%.3g epochs), evaluated every %lld; %d thread%s prepare "
+        "positions; %lld steps of %d pictures (%.3g epochs), evaluated every %lld; %d %s "
         "pictures; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
         by_model_title(r->model), (double)r->result->parameters / 1e6, (long long)r->train.count, kinds,
         (long long)r->held.count, r->source.width, r->source.height,
         by_pictures_positions(&reads, r->source.height, r->source.width), (long long)s->steps,
         s->batch * s->accumulate, (double)s->steps * s->batch * s->accumulate / (double)r->train.count,
         (long long)s->eval_every, train_picture_workers(r->device, s->images.data.workers),
-        train_picture_workers(r->device, s->images.data.workers) == 1 ? "" : "s",
+        train_picture_workers(r->device, s->images.data.workers) == 1 ? "thread prepares" : "threads prepare",
         (double)r->result->state_bytes / 1048576.0, (double)r->result->activation_bytes / 1048576.0);
     train_loop_announce(&r->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
@@ -255,6 +255,31 @@ bool train_reads_pictures(by_device *d, const by_run_spec *spec)
     by_model_free(m);
     base_error_clear(); /* who opens the model next says what is wrong */
     return yes;
+}
+
+by_status train_without_pictures(const by_image_training *i)
+{
+    const by_augment *a = &i->augment;
+    const struct {
+        const char *name;
+        bool wanted;
+    } parts[] = {
+        {"flips", a->flip > 0},
+        {"crops", a->crop_padding > 0 || a->crop_scale[0] > 0},
+        {"RandAugment", a->layers > 0},
+        {"changes of colour", a->brightness > 0 || a->contrast > 0 || a->saturation > 0 || a->hue > 0},
+        {"erasing", a->erase > 0},
+        {"mixup and cutmix", a->mixup > 0 || a->cutmix > 0},
+        {"stochastic depth", i->drop_path > 0},
+        {"averaged weights", i->average > 0},
+        {"a teacher", i->teacher != NULL}};
+    for (int k = 0; k < BY_COUNT(parts); k++)
+        if (parts[k].wanted)
+            return base_fail(BY_ERR_ARGUMENT,
+                             "%s: only models that read pictures in patches (ViT, DeiT, CLIP, captions) and "
+                             "classifiers of pictures are trained with that",
+                             parts[k].name);
+    return BY_OK;
 }
 
 static by_run_spec run_spec(const by_finetune_spec *s)

@@ -62,5 +62,8 @@ by_status train_picture_train(by_device *d, const by_run_spec *spec, const train
 by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by_finetune_result *result);
 /* Whether a family, or the model in a directory, reads pictures. */
 bool train_reads_pictures(by_device *d, const by_run_spec *spec);
+/* Fails if the spec has something that only training on pictures follows: augmentation, a teacher, averaged weights. For runs of other kinds,
+ * which would do without it in silence. */
+by_status train_without_pictures(const by_image_training *i);
 
 #endif

@@ -442,6 +442,20 @@ static by_status set_up_steps(train_picture_run *r)
     return by_trainer_program(r->trainer, &like) ? BY_OK : base_error_status();
 }
 
+/* family: of a new model, or NULL. */
+static by_status check_text_options(const train_picture_run *r, const arch_family *family)
+{
+    const by_run_spec *s = &r->spec;
+    if (s->objective.name)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the objective \"%s\" is for text, and this model learns from pictures",
+                         s->objective.name);
+    if (s->tokenizer && (!family || r->task == BY_TASK_CLASSIFY))
+        return base_fail(BY_ERR_ARGUMENT, "%s needs no other tokenizer",
+                         family ? "a classifier of pictures" : "a trained model");
+    return BY_OK;
+}
+
 by_status train_picture_set_up(train_picture_run *r, const train_client *client)
 {
     by_run_spec *s = &r->spec;
@@ -450,6 +464,7 @@ by_status train_picture_set_up(train_picture_run *r, const train_client *client)
     if (a)
         r->task = a->pretrained == BY_TASK_SEQ2SEQ || a->pretrained == BY_TASK_CONTRAST ? a->pretrained
                                                                                         : BY_TASK_CLASSIFY;
+    BY_TRY(check_text_options(r, a));
     if (r->loop.last)
         BY_TRY(train_loop_load(&r->loop));
     else if (s->init_from)

@@ -567,6 +567,7 @@ by_status train_run_with(by_device *d, const by_run_spec *spec, const train_less
     base_error_clear();
     if (!lesson && train_reads_pictures(d, spec))
         return train_picture_train(d, spec, NULL, result);
+    BY_TRY(train_without_pictures(&spec->images));
     train_run r = {
         .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = train_loop_no_result();

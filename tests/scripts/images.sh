@@ -108,6 +108,13 @@ run finetune whole --task image-classify --data train-images-idx3-ubyte --freeze
 # the head has 3 x 32 weights and 3 biases, the norm before it 2 x 32
 check frozen-body eval 'grep -q "\"trained_parameters\":163," out'
 
+run finetune whole --data train-images-idx3-ubyte --max-steps 2 --out guessed --threads 1 --quiet
+check a-model-of-pictures-says-its-task works '^2 steps'
+run distill whole --data train-images-idx3-ubyte --max-steps 2 --out none --threads 1 --quiet
+check no-distillation-of-pictures fails 1 'a ViTForImageClassification reads pictures, and distillation runs on text'
+run tokenize whole text
+check no-tokenizer-of-pictures fails 1 'there is no tokenizer: tokenizer.json is missing'
+
 # ---- errors ------------------------------------------------------------------------------------------------------------
 # refuse TEXT OPTIONS...: a run that cannot begin says why and leaves nothing.
 refuse() {
@@ -121,6 +128,10 @@ head -c 1000 train-images-idx3-ubyte >cut-images-idx3-ubyte
 check truncated refuse 'cut-images-idx3-ubyte: the file is truncated' --data cut-images-idx3-ubyte
 check patches-do-not-fit refuse 'whole number of patches' --data train-images-idx3-ubyte --patch 3
 check no-such-augmentation refuse 'no RandAugment' --data train-images-idx3-ubyte --randaugment rand-x9
+check no-objective refuse 'the objective "mlm" is for text' --data train-images-idx3-ubyte --objective mlm
+check no-tokenizer refuse 'a classifier of pictures needs no other tokenizer' --data train-images-idx3-ubyte --tokenizer char
+printf 'file\tkind\na.png\t1\n' >list.tsv
+check names-the-option-of-a-column refuse 'name the column with --label-column' --data list.tsv
 check no-pictures refuse 'no PNG, JPEG, WebP or GIF' --data "$(mkdir -p empty && echo empty)"
 run eval whole "$BANYAN_SOURCE/README.md" --threads 1
 check not-pictures fails 1 README.md

@@ -108,6 +108,10 @@ train bad 2 --model image-transformer --query-block 7x
 check "half a block" fails 2 query-block
 train bad 2 --model image-transformer --query-block 3x4
 check "rows of a line" fails 1 1d
+train bad 2 --model imagegpt --mixup 0.5
+check "pictures that are tokens cannot be mixed" fails 1 "mixup and cutmix: only models that read pictures in patches"
+train bad 2 --model image-transformer --flip 0.5
+check "nor flipped" fails 1 "flips: only models"
 train bad 2 --model imagegpt --objective lm
 check "an objective for text" fails 1 pixels
 echo "some text" >"$tmp/text.txt"

@@ -152,6 +152,8 @@ run embed both "many small squares" "an orange map" --search positions.png --top
 check search-by-a-picture works 'many small squares'
 run attention both filters.png -o look.png --threads 1
 check looks-of-the-picture-tower works '1 layers of 2 heads'
+run classify both look.svg.png --threads 1
+check no-labels-in-words fails 1 'a CLIPModel has no labels of its own; name those that it chooses among'
 run classify both look.svg.png --labels "a,,b" --threads 1
 check empty-label fails 1 'label 2'
 

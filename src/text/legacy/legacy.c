@@ -196,10 +196,15 @@ static by_status find_family(tok_legacy *l)
     const char *model = tok_stage_string(config, "model_type");
     l->family = class || model ? family_of(class, n, model) : guess_family(l);
     by_status status = BY_OK;
-    if (!l->family && (class || model))
+    if (!l->family && class)
         status = base_fail(BY_ERR_UNSUPPORTED,
                            "%s: the tokenizer class %.60s requires a tokenizer.json, which is missing",
-                           l->dir, class ? class : model);
+                           l->dir, class);
+    else if (!l->family && model)
+        status = base_fail(BY_ERR_UNSUPPORTED,
+                           "%s: there is no tokenizer: tokenizer.json is missing, and no other file of a "
+                           "%.60s is known to hold one",
+                           l->dir, model);
     else if (!l->family)
         status = base_fail(BY_ERR_IO,
                            "%s: found no tokenizer.json, and no vocab.json with merges.txt, vocab.txt or "
