@@ -48,6 +48,7 @@ typedef struct by_image_result {
      * right ones. Of models with one space for texts and pictures, top1 is the share of pictures whose own caption is nearest to them among
      * those of the batch. NaN: they do not apply */
     double exact, token_accuracy;
+    int64_t left_out;     /* pairs that fill no batch: texts and pictures are compared within whole ones */
     double seconds, wait; /* and the share of the time spent waiting for pictures */
 } by_image_result;
 BY_API void by_image_result_free(by_image_result *r); /* resets it to zero */

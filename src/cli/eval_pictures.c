@@ -42,6 +42,9 @@ static void print_text(const cli_picture_evaluation *e, const by_image_result *r
         printf("top-5 accuracy %.4f   ", r->top5);
     printf("loss %.4f\n%lld pictures in %.1f s, %.0f per second; waited for data %.0f %% of the time\n",
            r->loss, (long long)r->pictures, r->seconds, (double)r->pictures / r->seconds, 100 * r->wait);
+    if (r->left_out)
+        printf("left out, as they fill no batch: %lld of %lld (--batch-size)\n", (long long)r->left_out,
+               (long long)(r->pictures + r->left_out));
     if (!e->per_class || !r->classes)
         return;
     printf("%-24s %8s %9s %9s %9s\n", "class", "pictures", "precision", "recall", "F1");
@@ -70,6 +73,8 @@ static int print_json(const cli_picture_evaluation *e, const by_image_result *r)
         cli_json_number(j, "top5_accuracy", r->top5);
     cli_json_number(j, "loss", r->loss);
     cJSON_AddNumberToObject(j, "pictures", (double)r->pictures);
+    if (r->left_out)
+        cJSON_AddNumberToObject(j, "left_out", (double)r->left_out);
     cli_json_number(j, "seconds", r->seconds);
     cli_json_number(j, "data_wait", r->wait);
     if (!r->classes)

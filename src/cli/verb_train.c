@@ -380,12 +380,23 @@ static char *take_recipe(cli_args *args, const char *name)
     return NULL;
 }
 
+/* The model in a run folder, whose tokenizer is meant. NULL: the tokenizer is named otherwise. */
+static char *tokenizer_dir(const char *asked)
+{
+    char *dir = asked && base_dir_exists(asked) ? cli_model_dir(asked) : NULL;
+    base_error_clear(); /* a directory of tokenizer files alone */
+    return dir;
+}
+
 /* Lists with commas become lists of items; with them the spec is complete. */
 static int train(train_options *o, const cli_args *args)
 {
     cli_list data = {0}, eval_data = {0}, languages = {0};
     cli_run_screen screen = {
         .label = "train", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1), .estimates = true};
+    char *words = tokenizer_dir(o->run.tokenizer);
+    if (words)
+        o->run.tokenizer = words;
     char *from = o->run.init_from ? cli_model_dir(o->run.init_from) : NULL;
     int code;
     if ((o->run.init_from && !from) || cli_list_split(&data, o->data.items, o->data.count) != BY_OK ||
@@ -409,6 +420,7 @@ static int train(train_options *o, const cli_args *args)
     cli_list_free(&eval_data);
     cli_list_free(&languages);
     cli_pictures_free(&o->p);
+    base_free(words);
     base_free(from);
     return code;
 }

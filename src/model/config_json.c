@@ -503,6 +503,14 @@ bool model_config_put_token(cJSON *json, const char *key, int id)
     return base_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
 }
 
+/* A nested configuration without tokens of its own would have those of the published models, which are not in a small vocabulary. */
+static bool put_part_tokens(const by_model *m, cJSON *json)
+{
+    cJSON *part = m->arch->text_part ? cJSON_GetObjectItemCaseSensitive(json, m->arch->text_part) : NULL;
+    return !part || (model_config_put_token(part, "bos_token_id", m->eos) &&
+                     model_config_put_token(part, "eos_token_id", m->eos));
+}
+
 cJSON *model_config_json(const by_model *m, by_dtype dtype)
 {
     static const char *const torch_names[] = {
@@ -538,6 +546,8 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
              base_json_put(json, "is_encoder_decoder", cJSON_CreateTrue());
     if (ok && m->arch->write)
         ok = m->arch->write(json, m->config);
+    if (ok && !m->json)
+        ok = put_part_tokens(m, json);
     if (!ok) {
         cJSON_Delete(json);
         base_fail(BY_ERR_MEMORY, "out of memory while writing config.json");

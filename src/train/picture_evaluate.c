@@ -274,6 +274,7 @@ static by_status measure(measuring *m)
     for (int64_t i = 0; i < batches; i++)
         BY_TRY(measure_batch(m, i));
     summarize(m);
+    m->out->left_out = BY_MAX(s->part.count - batches * s->batch, 0);
     return BY_OK;
 }
 

@@ -144,6 +144,12 @@ check words-as-numbers works '"tokens":\["a","few","filters","</s>"\]'
 run train --model clip --data pairs.tsv --eval-data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 \
     --learning-rate 3e-3 --max-steps 60 --threads 1 --quiet --json --out both
 check pairs-are-learned works '"accuracy":1'
+check no-tokens-of-published-models eval '! grep -q 4940 both/best/config.json && ! grep -q 50256 told/best/config.json'
+run eval both --data pairs.tsv --batch-size 2 --threads 1
+check pairs-beyond-whole-batches-are-counted works '^left out, as they fill no batch: 1 of 3'
+run train --model clip --data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 --max-steps 1 \
+    --tokenizer both --threads 1 --quiet --out borrowed
+check tokenizer-of-a-run cmp both/best/tokenizer.json borrowed/last/tokenizer.json
 run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --top 1 --threads 1
 check labels-in-words works '^an orange map'
 run embed both positions.png filters.png look.svg.png --search "an orange map" --top 1 --threads 1
