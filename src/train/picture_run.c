@@ -128,6 +128,7 @@ static by_status take_best(train_picture_run *r)
     r->average = NULL;
     r->passes = NULL;
     r->model = m;
+    r->source.model = r->eval_source.model = m; /* they ask it how captions begin */
     return train_picture_make_passes(r);
 }
 

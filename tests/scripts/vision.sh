@@ -178,6 +178,11 @@ run finetune joined --task caption --data two.tsv --eval two.tsv --max-steps 100
 check joined-model-learns works '"exact":1'
 run caption joined-told look.svg.png --threads 1
 check joined-model-writes works 'an orange map'
+# A model that learns wrong captions is best at first. Memory that is freed is overwritten, so that nobody can still read it.
+awk -F'\t' 'NR > 1 { file[NR] = $1; text[NR] = $2 } END { print "file\tcaption"; print file[2] "\t" text[3]; print file[3] "\t" text[2] }' two.tsv >wrong.tsv
+MALLOC_PERTURB_=191 run finetune joined-told --task caption --data wrong.tsv --eval two.tsv --max-steps 30 --eval-steps 2 --learning-rate 3e-3 \
+    --lr-scheduler constant --warmup-steps 0 --batch-size 2 --threads 1 --quiet --json --out spoilt
+check best-captions-are-not-the-last works '"best_step":[24],.*"exact":1,'
 run convert teacher wrong --decoder teacher
 check decoder-of-no-texts fails 1 'no language model'
 run convert writer wrong --decoder writer
