@@ -288,7 +288,8 @@ static by_status open_zero_shot(job *j, const char *path)
     char *dir = cli_model_dir(path);
     cli_note_widening(dir, (by_dtype)j->o.read.dtype);
     j->r.device = dir ? cli_device(j->o.read.device, j->o.read.threads) : NULL;
-    const by_embed_spec spec = {.dtype = (by_dtype)j->o.read.dtype, .batch = j->o.read.batch};
+    const by_embed_spec spec = {
+        .dtype = (by_dtype)j->o.read.dtype, .batch = j->o.read.batch, .adapter = j->o.read.adapter};
     j->embedder = j->r.device ? by_embedder_open(j->r.device, dir, &spec) : NULL;
     base_free(dir);
     if (!j->embedder)

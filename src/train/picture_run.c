@@ -115,7 +115,9 @@ static const train_client client = {
 static by_status take_best(train_picture_run *r)
 {
     char *dir = base_path_join(r->spec.out, isfinite(r->loop.state.best_eval) ? "best" : "last");
-    by_model *m = dir ? by_model_open(r->device, dir, &(by_model_spec){.dtype = r->spec.dtype}) : NULL;
+    const by_model_spec spec = {.dtype = r->spec.dtype,
+                                .weights = r->spec.adapter ? r->spec.weights : BY_F32};
+    by_model *m = dir ? by_model_open(r->device, dir, &spec) : NULL;
     base_free(dir);
     if (!m)
         return base_error_status();

@@ -150,6 +150,7 @@ check pairs-beyond-whole-batches-are-counted works '^left out, as they fill no b
 run train --model clip --data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 --max-steps 1 \
     --tokenizer both --threads 1 --quiet --out borrowed
 check tokenizer-of-a-run cmp both/best/tokenizer.json borrowed/last/tokenizer.json
+printf 'file\tcaption\nlook.svg.png\tmany small squares\npositions.png\ta few filters\nfilters.png\tan orange map\n' >wrong.tsv
 run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --top 1 --threads 1
 check labels-in-words works '^an orange map'
 run embed both positions.png filters.png look.svg.png --search "an orange map" --top 1 --threads 1
@@ -158,6 +159,10 @@ run embed both "many small squares" "an orange map" --search positions.png --top
 check search-by-a-picture works 'many small squares'
 run attention both filters.png -o look.png --threads 1
 check looks-of-the-picture-tower works '1 layers of 2 heads'
+# An adapter that has learned that all is different.
+run finetune both --data wrong.tsv --lora r=4,targets=all-linear --max-steps 60 --learning-rate 3e-2 --batch-size 3 --threads 1 --quiet --out other
+run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --adapter other --threads 1 --top 1
+check labels-in-words-with-an-adapter works '^many small squares'
 run classify both look.svg.png --threads 1
 check no-labels-in-words fails 1 'a CLIPModel has no labels of its own; name those that it chooses among'
 run classify both look.svg.png --labels "a,,b" --threads 1
