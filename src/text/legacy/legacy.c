@@ -202,8 +202,8 @@ static by_status find_family(tok_legacy *l)
                            l->dir, class);
     else if (!l->family && model)
         status = base_fail(BY_ERR_UNSUPPORTED,
-                           "%s: there is no tokenizer: tokenizer.json is missing, and no other file of a "
-                           "%.60s is known to hold one",
+                           "%s: there is no tokenizer: tokenizer.json is missing, and no older files are "
+                           "known of the type %.60s",
                            l->dir, model);
     else if (!l->family)
         status = base_fail(BY_ERR_IO,
