@@ -54,7 +54,7 @@ typedef struct by_model_shape {
     const char *cell;           /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
-    int memory;               /* positions remembered from earlier segments, of families that have a memory */
+    int memory; /* positions remembered from earlier segments, of families that have a memory; negative: none, 0: as in the preset */
     int hash_rounds;          /* rounds of hashing, of families that attend within buckets */
     const char *distribution; /* models of pixels: "categorical", "dmol" */
     const char *coordinates;  /* "sinusoidal", "learned" */

@@ -57,10 +57,9 @@ static const cli_option options[] = {
      .help = "attention heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
      .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
-    {CLI_AT(train_options, memory), .name = "memory", CLI_MIN(1), .suffix = true, .bytes = true,
-     .help =
-         "transfo-xl, xlnet: positions remembered from earlier segments (else the preset's); ngram: bytes "
-         "for counts, as in 2G (default: 1Gi)"},
+    {CLI_AT(train_options, memory), .name = "memory", CLI_MIN(0), .suffix = true, .bytes = true,
+     .help = "transfo-xl, xlnet: positions remembered from earlier segments, 0 for none (else the preset's); "
+             "ngram: bytes for counts, as in 2G (default: 1Gi)"},
     {CLI_AT(train_options, run.shape.attention), .name = "attention",
      .choices = "strided|fixed|1d|2d|additive|none|dot|general|concat",
      .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are "
@@ -229,7 +228,7 @@ static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *sc
     by_run_spec *r = &o->run;
     const by_run_spec usual = by_run_defaults(r->family, r->objective.name, r->init_from);
     cli_options_default(args, r, &usual, sizeof *r);
-    r->shape.memory = (int)BY_MIN(o->memory, INT32_MAX);
+    r->shape.memory = cli_given(args, &o->memory) && o->memory == 0 ? -1 : (int)BY_MIN(o->memory, INT32_MAX);
     if (!cli_given(args, &r->objective.mask_copies))
         r->objective.mask_copies = o->masking == 1 ? 1 : o->masking == 2 ? -1 : 0;
     r->dtype = o->l.bf16 ? BY_BF16 : r->dtype;
@@ -335,6 +334,8 @@ static int start_ngram(const train_options *o, const cli_args *args)
     const cli_option *other = cli_given_beyond(args, ngram_shared, ngram_own);
     if (other)
         return cli_usage_fail("--%s is not for n-gram models", other->name);
+    if (cli_given(args, &o->memory) && o->memory == 0)
+        return cli_usage_fail("--memory is the bytes for counts of an n-gram model, at least 1");
     return cli_ngram_train(&(cli_ngram_run){.options = &o->ngram,
                                             .data = o->run.data,
                                             .data_count = o->run.data_count,

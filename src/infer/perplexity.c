@@ -130,21 +130,24 @@ static by_tensor *token_losses(by_graph *g, by_tensor *logits, by_tensor *target
     return by_sub(g, lse, by_cast(g, by_reshape(g, scores, 1, &n), BY_F32));
 }
 
-/* The loss of the batch, and of each token. */
+/* The loss of the batch, and of each token if somebody wants to know. */
 static by_tensor *build_losses(void *user, by_graph *g, by_model_io *io)
 {
     windows *w = user;
-    by_tensor *losses = token_losses(g, by_io_output(io, "logits"), by_io_input(io, "next"));
-    w->token_losses = by_output(g, "token_losses", losses);
+    if (w->each) {
+        by_tensor *losses = token_losses(g, by_io_output(io, "logits"), by_io_input(io, "next"));
+        w->token_losses = by_output(g, "token_losses", losses);
+    }
     if (w->listener.states)
         w->features = by_output(g, "features", by_io_output(io, "features"));
-    return by_model_loss(w->model, g, io, by_io_input(io, "targets"), NULL);
+    return by_model_loss(w->model, g, io, by_io_input(io, "wanted"), NULL);
 }
 
 static by_batch batch_of(const windows *w)
 {
     by_batch b = by_batch_of(w->spec.batch, w->spec.seq, w->rows);
-    by_batch_put_tokens(&b, "targets", w->wanted);
+    /* Not "targets": lists of the rows of a tail would be computed from them, and one pass serves all batches. */
+    by_batch_put_tokens(&b, "wanted", w->wanted);
     by_batch_put_tokens(&b, "next", w->ids);
     b.stream = w->stream;
     return b;
@@ -175,9 +178,8 @@ static by_status compile(windows *w)
     if (w->result->carried && !(w->stream = by_stream_new(w->model, s->batch)))
         return base_error_status();
     const by_batch like = batch_of(w);
-    w->pass = by_pass_new(
-        w->model, &like,
-        &(by_pass_spec){.loss_alone = true, .loss = w->each ? build_losses : NULL, .loss_user = w});
+    w->pass = by_pass_new(w->model, &like,
+                          &(by_pass_spec){.loss_alone = true, .loss = build_losses, .loss_user = w});
     if (w->pass && w->listener.states)
         w->states = base_alloc_zero((size_t)by_elements(w->features), sizeof *w->states);
     return w->pass && (!w->listener.states || w->states) ? BY_OK : base_error_status();

@@ -321,8 +321,8 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
     if (s->hash_rounds > 0)
         BY_TRY(by_model_set_hash_rounds(m, s->hash_rounds));
-    if (s->memory > 0)
-        BY_TRY(by_model_set_memory(m, s->memory));
+    if (s->memory > 0 || (s->memory < 0 && arch_has(a, ARCH_ROLE_MEMORY)))
+        BY_TRY(by_model_set_memory(m, BY_MAX(s->memory, 0)));
     BY_TRY(set_pattern(a, m->config, s));
     BY_TRY(set_local(a, m->config, s));
     BY_TRY(set_pictures(a, m->config, s));

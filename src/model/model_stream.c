@@ -3,6 +3,8 @@
 
 #include "model/model.h"
 
+enum { MOST_POSITIONS = 1 << 24 };
+
 int by_model_memory(const by_model *m)
 {
     return m ? (int)arch_config_get(m->arch, m->config, ARCH_ROLE_MEMORY) : 0;
@@ -19,8 +21,9 @@ by_status by_model_set_memory(by_model *m, int positions)
         return base_fail_missing("model");
     if (!arch_has(m->arch, ARCH_ROLE_MEMORY))
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no memory of earlier segments", by_model_title(m));
-    if (positions < 0 || positions > 1 << 24)
-        return base_fail(BY_ERR_ARGUMENT, "a memory of %d positions is not possible", positions);
+    if (positions < 0 || positions > MOST_POSITIONS)
+        return base_fail(BY_ERR_ARGUMENT, "a memory of %d positions: 0 to %d are possible", positions,
+                         MOST_POSITIONS);
     arch_config_set(m->arch, m->config, ARCH_ROLE_MEMORY, positions);
     return BY_OK;
 }

@@ -82,6 +82,19 @@ run eval "$tmp/alone/last" --data "$tmp/held" --by-position 4 --memory 0 --threa
 check "the loss by position" works 'part 4 of 4'
 run eval "$tmp/alone/last" --data "$tmp/held" --stride 4 --threads 1 --quiet
 check "windows that overlap" works 'in windows of 16'
+carried=$(evaluate words/last --memory 1200 --seq 16)
+check "an adaptive softmax is evaluated, whatever the shares of its tails" near "$carried" "$(evaluate words/last --memory 1200 --seq 1200)"
+run eval "$tmp/words/last" --data "$tmp/held" --max-tokens 60 --evaluate both --threads 1 --quiet
+check "by segments and by sliding windows too" works 'times as fast as sliding'
+train apart 24 --memory 0
+check "a model without a memory trains" less "$(loss apart 24)" "$(loss apart 1)"
+check "and has no streams" [ ! -e "$tmp/apart/last/streams.safetensors" ]
+train apart-again 12 --memory 0
+run train --out "$tmp/apart-again" --max-steps 24 --quiet
+check "it goes on without its options" cmp "$tmp/apart/last/model.safetensors" "$tmp/apart-again/last/model.safetensors"
+check "its segments are apart" less "$(evaluate apart/last --seq 16 --max-tokens 200)" "$(evaluate apart/last --seq 1 --max-tokens 200)"
+run train --model transfo-xl --data "$tmp/text" --tokenizer byte --memory 20000000 --out "$tmp/never"
+check "a memory that is too long is refused with the longest one" fails 1 '0 to 16777216 are possible'
 
 # ---- generation --------------------------------------------------------------------------------------------------------------
 run generate "$tmp/alone/last" --prompt static --greedy --max-new-tokens 1500 --threads 1 --json
