@@ -169,8 +169,11 @@ static void test_bad_corpora(void **state)
                  ":2: the text contains <unk>");
     write_text(at("tiny"), "a b\n");
     expect_error(train(at("tiny"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_FORMAT, "fallback");
-    expect_error(train(at("tiny"), (by_ngram_spec){.order = 11}, at("never"), NULL), BY_ERR_ARGUMENT,
-                 "order 11");
+    expect_error(train(at("tiny"), (by_ngram_spec){.order = 21}, at("never"), NULL), BY_ERR_ARGUMENT,
+                 "order 21");
+    expect_error(
+        train(at("tiny"), (by_ngram_spec){.prune = (int[]){0, 0, 1, 1}, .prune_count = 4}, at("never"), NULL),
+        BY_ERR_ARGUMENT, "4 pruning thresholds; the order is 3");
     expect_error(train(at("absent"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_IO, "absent");
     expect_error(train(at("tiny"), (by_ngram_spec){.smoothing = BY_SMOOTHING_UNKNOWN}, at("never"), NULL),
                  BY_ERR_ARGUMENT, "smoothing");
@@ -190,7 +193,7 @@ static void test_bad_arpa(void **state)
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"", "ends before"},
+        {"", "the file is empty"},
         {"hello\n", "\\data\\ is missing"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a\n", "ends before"},
         {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n\\end\\\n", "fewer n-grams"},
@@ -206,6 +209,10 @@ static void test_bad_arpa(void **state)
         {"\\data\\\nngram 1=-1\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
         {"\\data\\\nngram 1=1x\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
         {"\\data\\\n\\1-grams:\n-1 a\n\\end\\\n", "there are no counts"},
+        {"\\data\\\nngram 1=1\nngram 2=1\nngram 3=1\nngram 4=1\nngram 5=1\nngram 6=1\nngram 7=1\nngram 8=1\n"
+         "ngram 9=1\nngram 10=1\nngram 11=1\nngram 12=1\nngram 13=1\nngram 14=1\nngram 15=1\nngram 16=1\n"
+         "ngram 17=1\nngram 18=1\nngram 19=1\nngram 20=1\nngram 21=1\n",
+         "order 21; the highest order is 20"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a a a\n\\end\\\n",
          "too many words"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a\n\\end\\\n", "too few words"},
@@ -449,15 +456,14 @@ static void test_sentence(void **state)
         }
 }
 
-/* An order above the length of every sentence: contexts of <s> alone, and still distributions. */
-static void test_high_order(void **state)
+/* Contexts of <s> alone, where the order is above the length of every sentence, are distributions too. */
+static void check_order(int order)
 {
-    (void)state;
-    write_text(at("short"), "a b\na\nb a\n\n");
     assert_int_equal(
-        train(at("short"), (by_ngram_spec){.order = 9, .discount_fallback = true}, at("model"), NULL), BY_OK);
+        train(at("short"), (by_ngram_spec){.order = order, .discount_fallback = true}, at("model"), NULL),
+        BY_OK);
     by_ngram *m = by_ngram_open(at("model"));
-    assert_int_equal(by_ngram_order(m), 9);
+    assert_int_equal(by_ngram_order(m), order);
     by_ngram_state s = by_ngram_begin(m);
     for (int32_t next = 0; next < by_ngram_words(m); next++) {
         double sum = 0;
@@ -467,6 +473,15 @@ static void test_high_order(void **state)
         by_ngram_score(m, &s, next, &s, NULL);
     }
     by_ngram_free(m);
+}
+
+static void test_high_order(void **state)
+{
+    (void)state;
+    write_text(at("short"), "a b\na\nb a\n\n");
+    check_order(9);
+    write_text(at("short"), "a b a b a b a b a b a b a b a b a b a b a b a b\na\nb a\n\n");
+    check_order(BY_NGRAM_MAX_ORDER);
 }
 
 /* Lines of tokens are texts of their own: the ends of lines are predicted. */

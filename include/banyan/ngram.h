@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { BY_NGRAM_MAX_ORDER = 10 };
+enum { BY_NGRAM_MAX_ORDER = 20 };
 
 typedef enum by_smoothing {
     BY_SMOOTHING_KNESER_NEY, /* interpolated and modified (Chen and Goodman 1998), the estimates of KenLM's lmplz */

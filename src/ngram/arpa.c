@@ -40,7 +40,7 @@ static by_status next_line(reader *r, char **text)
     for (;;) {
         BY_TRY(base_lines_next(&r->lines, &more));
         if (!more)
-            return bad(r, "the file ends before \\end\\");
+            return bad(r, r->lines.number ? "the file ends before \\end\\" : "the file is empty");
         while (r->lines.size && ngram_is_space(r->lines.text[r->lines.size - 1]))
             r->lines.text[--r->lines.size] = '\0';
         if (r->lines.size)
@@ -63,9 +63,11 @@ static by_status read_counts(reader *r, char **line)
         BY_TRY(next_line(r, line));
         if (sscanf(*line, "ngram %d = %lld%n", &n, &count, &used) < 2)
             break;
-        if ((*line)[used] != '\0' || n != r->order + 1 || n > BY_NGRAM_MAX_ORDER || count < 0 ||
-            count > (int64_t)1 << 40)
+        if ((*line)[used] != '\0' || n != r->order + 1 || count < 0 || count > (int64_t)1 << 40)
             return bad(r, "a count that is not possible");
+        if (n > BY_NGRAM_MAX_ORDER)
+            return base_fail(BY_ERR_UNSUPPORTED, "line %lld: n-grams of order %d; the highest order is %d",
+                             (long long)r->lines.number, n, BY_NGRAM_MAX_ORDER);
         r->counts[r->order++] = count;
     }
     return r->order ? BY_OK : bad(r, "there are no counts");

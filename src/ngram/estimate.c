@@ -5,6 +5,11 @@
 
 enum { USUAL_ORDER = 3 };
 
+static int order_of(const by_ngram_spec *s)
+{
+    return s->order ? s->order : USUAL_ORDER;
+}
+
 static by_status check(const by_ngram_spec *s)
 {
     if (s->order < 0 || s->order > BY_NGRAM_MAX_ORDER)
@@ -14,6 +19,9 @@ static by_status check(const by_ngram_spec *s)
         return base_fail(BY_ERR_ARGUMENT, "smoothing %d is not known", (int)s->smoothing);
     if (s->prune_count < 0 || (s->prune_count && !s->prune))
         return base_fail_missing("list of pruning thresholds");
+    if (s->prune_count > order_of(s))
+        return base_fail(BY_ERR_ARGUMENT, "%d pruning thresholds; the order is %d", s->prune_count,
+                         order_of(s));
     for (int i = 0; i < s->prune_count; i++) {
         if (s->prune[i] < 0 || (i && s->prune[i] < s->prune[i - 1]))
             return base_fail(BY_ERR_ARGUMENT, "pruning thresholds must not fall from order to order");
@@ -149,7 +157,7 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
                    .tokenizer = t,
                    .dir = temporary_of(spec),
                    .result = result ? result : &unused,
-                   .order = spec->order ? spec->order : USUAL_ORDER,
+                   .order = order_of(spec),
                    .budget = spec->memory ? BY_MAX(spec->memory, (size_t)1 << 20) : (size_t)1 << 30,
                    .threads = spec->threads > 0 ? spec->threads : base_cores(),
                    .lists = arpa != NULL,

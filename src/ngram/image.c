@@ -9,7 +9,7 @@
 
 static const char magic[8] = {'b', 'y', 'n', 'g', 'r', 'a', 'm', '\n'};
 enum {
-    VERSION = 3,
+    VERSION = 4,
     BEHIND = 1024 /* maximum slots after the homes of a table, for keys whose home is taken */
 };
 

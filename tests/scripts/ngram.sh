@@ -196,6 +196,13 @@ check "counts that do not fit are refused" fails 1 'fewer n-grams than the heade
 head -c 100000 "$tmp/held-in.arpa" >"$tmp/cut.arpa"
 run score "$tmp/cut.arpa" "$tmp/held"
 check "a cut ARPA file is refused" fails 1 'cut.arpa: line'
+head -c 20000 "$tmp/ng.arpa.gz" >"$tmp/half.arpa.gz"
+run score "$tmp/half.arpa.gz" "$tmp/held"
+check "a cut compressed one is called truncated, not misspelt" fails 1 'the compressed data is truncated'
+train --order 3 --prune 0 0 1 2 --out "$tmp/bad"
+check "more pruning thresholds than orders are refused" fails 1 '4 pruning thresholds; the order is 3'
+run train --model ngram --memory 0 --data "$tmp/text" --out "$tmp/bad"
+check "a budget of nothing is refused" fails 2 'at least 1'
 for kind in zst xz bz2; do
     train --order 2 --out "$tmp/packed" --overwrite --arpa "$tmp/packed.arpa.$kind"
     check "an ARPA file is not written as .$kind" fails 1 "packed.arpa.$kind: ARPA files are written plain or as .gz"
