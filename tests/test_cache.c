@@ -14,7 +14,7 @@
 #include "generation.h"
 #include "text/tokenizer.h"
 
-enum { PART = 300, TOKENS = 2 * PART + 1, CONTEXT = 16, WIDTH = 16, VOCABULARY = 512 };
+enum { PART = 300, TOKENS = 2 * PART + 1, CONTEXT = 16, WIDTH = 16, STATE = 2 * WIDTH, VOCABULARY = 512 };
 
 static by_device *device;
 static by_tokenizer *tokenizer;
@@ -26,24 +26,29 @@ static int32_t ids[TOKENS];
 
 /* What the model says about each predicted token of a text. */
 typedef struct reading {
-    float states[TOKENS][WIDTH];
+    float states[TOKENS][STATE];
     double nats[TOKENS]; /* of ids[t + 1] */
     int count;
 } reading;
 static reading text;
 
-/* Logits (n, V) and states (n, C) of some tokens in one pass. */
+/* Logits (n, V) and states (n, STATE) of some tokens in one pass. Zeros follow states that are narrower: all but Reformer's,
+ * which are twice as wide as the model. */
 static void run_pass(by_model *m, const int32_t *tokens, int n, float *z, float *h)
 {
+    static float states[CONTEXT * STATE];
     by_batch b = by_batch_of(1, n, tokens);
-    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){.grads = BY_GRAD_NONE, .hidden = true});
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){.grads = BY_GRAD_NONE, .features = true});
     assert_non_null(p);
     assert_int_equal(by_pass_run(p, &b), BY_OK);
     assert_int_equal(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), z), BY_OK);
-    const by_model_io *io =
-        by_pass_io(p); /* the last hidden state of GPT-2 and Llama follows the last norm */
-    assert_int_equal(by_pass_read(p, by_io_output_at(io, "hidden", by_io_output_count(io, "hidden") - 1), h),
-                     BY_OK);
+    const by_tensor *features = by_io_output(by_pass_io(p), "features");
+    const size_t width = (size_t)by_dim(features, -1);
+    assert_true(width <= STATE);
+    assert_int_equal(by_pass_read(p, features, states), BY_OK);
+    memset(h, 0, sizeof *h * STATE * (size_t)n);
+    for (int t = 0; t < n; t++)
+        memcpy(h + t * STATE, states + (size_t)t * width, sizeof *h * width);
     by_pass_free(p);
 }
 
@@ -57,14 +62,14 @@ static double lse_of(const float *z, int n)
 
 static void read_text(int count, int seq, int stride)
 {
-    static float z[CONTEXT * VOCABULARY], h[CONTEXT * WIDTH];
+    static float z[CONTEXT * VOCABULARY], h[CONTEXT * STATE];
     const int vocab = by_model_vocab(model);
     text.count = 0;
     for (int begin = 0; text.count < count - 1; begin += stride) {
         const int n = BY_MIN(seq, count - 1 - begin), known = text.count - begin;
         run_pass(model, ids + begin, n, z, h);
         for (int t = known; t < n; t++) {
-            memcpy(text.states[text.count], h + t * WIDTH, sizeof text.states[0]);
+            memcpy(text.states[text.count], h + t * STATE, sizeof text.states[0]);
             text.nats[text.count++] =
                 lse_of(z + t * vocab, vocab) - (double)z[t * vocab + ids[begin + t + 1]];
         }
@@ -72,12 +77,12 @@ static void read_text(int count, int seq, int stride)
 }
 
 /* Weights of the pairs [from, t) for the state of t, in place of w. */
-static void weigh(const float (*states)[WIDTH], int from, int t, double theta, double *w)
+static void weigh(const float (*states)[STATE], int from, int t, double theta, double *w)
 {
     double most = -INFINITY, sum = 0;
     for (int i = from; i < t; i++) {
         w[i] = 0;
-        for (int c = 0; c < WIDTH; c++)
+        for (int c = 0; c < STATE; c++)
             w[i] += theta * (double)states[t][c] * (double)states[i][c];
         most = fmax(most, w[i]);
     }
@@ -96,7 +101,7 @@ static double expected_nats(const by_continuous_cache *c)
             document = t;
         const int from = BY_MAX(BY_MAX(t - c->size, 0), document);
         double p = 0;
-        weigh((const float(*)[WIDTH])text.states, from, t, c->theta, w);
+        weigh((const float(*)[STATE])text.states, from, t, c->theta, w);
         for (int i = from; i < t; i++)
             p += ids[i + 1] == ids[t + 1] ? w[i] : 0;
         nats += from == t ? text.nats[t] : -log((1 - c->lambda) * exp(-text.nats[t]) + c->lambda * p);
@@ -174,7 +179,7 @@ static void tuning_finds_the_best(void **state)
 typedef struct writing {
     int32_t tokens[TOKENS];
     float logprobs[TOKENS];
-    float states[TOKENS][WIDTH];
+    float states[TOKENS][STATE];
 } writing;
 static writing expected;
 
@@ -186,7 +191,7 @@ static void write_next(by_model *m, int n, const float *z, const by_continuous_c
     for (int v = 0; v < vocab; v++)
         p[v] = (1 - lambda) * exp((double)z[v] - lse);
     if (lambda > 0)
-        weigh((const float(*)[WIDTH])expected.states, from, last, c->theta, w);
+        weigh((const float(*)[STATE])expected.states, from, last, c->theta, w);
     for (int i = from; i < last && lambda > 0; i++)
         p[expected.tokens[i + 1]] += lambda * w[i];
     int best = 0;
@@ -199,7 +204,7 @@ static void write_next(by_model *m, int n, const float *z, const by_continuous_c
 static void write_expected(by_model *m, int prompt, int count, int room, int sinks,
                            const by_continuous_cache *c)
 {
-    static float z[CONTEXT * VOCABULARY], h[CONTEXT * WIDTH];
+    static float z[CONTEXT * VOCABULARY], h[CONTEXT * STATE];
     int32_t now[CONTEXT];
     const int vocab = by_model_vocab(m);
     int n = prompt, held = 0, known = 0; /* tokens of the context, and of the text that have states */
@@ -215,7 +220,7 @@ static void write_expected(by_model *m, int prompt, int count, int room, int sin
         }
         run_pass(m, now, held, z, h);
         for (int i = known; i < n; i++)
-            memcpy(expected.states[i], h + (held - (n - i)) * WIDTH, sizeof expected.states[0]);
+            memcpy(expected.states[i], h + (held - (n - i)) * STATE, sizeof expected.states[0]);
         known = n;
         write_next(m, n++, z + (held - 1) * vocab, c);
     }
@@ -237,6 +242,8 @@ static void assert_writes(by_model *m, int prompt, int room, int sinks, const by
 {
     enum { NEW = 60 };
     by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = 2, .capacity = room});
+    if (!g)
+        fail_msg("%s", by_error_message());
     const int32_t *prompts[2] = {ids, ids + 40};
     by_generate_result r;
     memcpy(expected.tokens, ids, sizeof *ids * (size_t)prompt);
@@ -263,7 +270,7 @@ static by_model *model_of(const char *family)
                             .width = WIDTH,
                             .context = CONTEXT,
                             .vocab = by_tokenizer_vocab_size(tokenizer)};
-    by_model *m = by_model_new(device, family, &shape, &(by_model_spec){.seed = 5});
+    by_model *m = by_model_new(device, family, &shape, &(by_model_spec){.task = BY_TASK_LM, .seed = 5});
     assert_non_null(m);
     sharpen(m, 12);
     return m;
@@ -272,7 +279,7 @@ static by_model *model_of(const char *family)
 static void texts_go_on_with_sinks_and_caches(void **state)
 {
     (void)state;
-    static const char *const families[] = {"gpt2", "llama"};
+    static const char *const families[] = {"gpt2", "llama", "reformer"};
     static const by_continuous_cache none = {0}, cache = {.size = 24, .theta = 0.2, .lambda = 0.5};
     for (int k = 0; k < BY_COUNT(families); k++) {
         by_model *m = model_of(families[k]);

@@ -67,6 +67,7 @@ typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
     bool hidden, attention; /* make them readable */
     bool scores;            /* a loss of the caller's reads them (by_model_io) */
+    bool features;          /* make the states that the head reads readable: output "features" */
     bool loss_alone;        /* of a forward pass, only the loss is read: not the logits, nor other outputs */
     bool recompute;
     bool no_dropout;       /* with gradients: without it all the same */

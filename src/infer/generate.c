@@ -101,9 +101,9 @@ static by_status check_memory(const run *r)
     if (spec->ngram.model && spec->tokenizer &&
         by_ngram_check_tokenizer(spec->ngram.model, spec->tokenizer) != BY_OK)
         return base_fail_context("the n-gram model");
-    return spec->cache.size && (beams || r->sources || r->generator->whole)
+    return spec->cache.size && (beams || r->sources || by_model_rereads(r->generator->model))
                ? base_fail(BY_ERR_UNSUPPORTED,
-                           "the continuous cache is for decoders that keep keys and values, without beams")
+                           "the continuous cache is for decoders that read from left to right, without beams")
                : BY_OK;
 }
 

@@ -28,7 +28,7 @@ gen_whole *gen_whole_new(const by_generator *g)
         *cells[i] = base_alloc_zero(all, sizeof(int32_t));
     w->pick = base_alloc_zero(rows, sizeof *w->pick);
     w->row = base_alloc_zero(rows, sizeof *w->row);
-    w->passes = by_passes_new(g->model, &(by_pass_spec){0}, 0);
+    w->passes = by_passes_new(g->model, &(by_pass_spec){.features = !by_model_rereads(g->model)}, 0);
     if (w->text && w->tokens && w->mask && w->order && w->pick && w->row && w->passes)
         return w;
     gen_whole_free(w);
@@ -115,8 +115,21 @@ static void keep_row(by_generator *g, int b)
         keep_top(g, b);
 }
 
-/* A pass over the text of one row, whose last token predicts. */
-static by_status run_causal(by_generator *g, int b)
+/* Tells the states of the last tokens of row b, which were fed. */
+static by_status tell_watch(by_generator *g, by_pass *p, int b, const int32_t *tokens, int count)
+{
+    by_tensor *features = by_io_output(by_pass_io(p), "features"); /* (1, T, C) */
+    const int width = (int)by_dim(features, -1), before = g->rows[b].past - count;
+    float *states = base_alloc_zero((size_t)by_elements(features), sizeof *states);
+    by_status s = states ? by_pass_read(p, features, states) : BY_ERR_MEMORY;
+    if (s == BY_OK)
+        s = g->watch.fed(g->watch.user, b, tokens, count, states + (ptrdiff_t)before * width, width);
+    base_free(states);
+    return s;
+}
+
+/* A pass over the text of one row, whose last token predicts. The last `count` tokens are new. */
+static by_status run_causal(by_generator *g, int b, const int32_t *tokens, int count)
 {
     const gen_whole *w = g->whole;
     const int32_t last = g->rows[b].past - 1;
@@ -130,7 +143,7 @@ static by_status run_causal(by_generator *g, int b)
     BY_TRY(
         by_pass_read(p, by_io_output(by_pass_io(p), "logits"), g->out.logits + (size_t)b * (size_t)g->vocab));
     keep_row(g, b);
-    return BY_OK;
+    return g->watch.fed ? tell_watch(g, p, b, tokens, count) : BY_OK;
 }
 
 static by_status run(by_generator *g, int rows, int length)
@@ -169,7 +182,7 @@ static by_status feed(by_generator *g, const int32_t *const *tokens, const int *
         r->past += counts[b];
         longest = BY_MAX(longest, r->past);
         if (!by_model_rereads(g->model))
-            BY_TRY(run_causal(g, b));
+            BY_TRY(run_causal(g, b, tokens[b], counts[b]));
     }
     if (!by_model_rereads(g->model))
         return BY_OK;

@@ -277,6 +277,8 @@ static by_status compile(by_pass *p, const by_pass_spec *spec)
     by_tensor *weights = by_io_input(io, "pool_weights"), *targets = by_io_input(io, "targets");
     if (!training && !spec->loss_alone)
         keep_outputs(p, g, weights != NULL);
+    if (spec->features && by_io_output(io, "features"))
+        by_output(g, NULL, by_io_output(io, "features"));
     if (weights)
         summarize(p, g, weights);
     if (spec->loss)
