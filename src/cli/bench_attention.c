@@ -137,8 +137,11 @@ static double bytes_of(const measurement *m)
     return (double)m->bytes;
 }
 
+/* One length has no exponent. In JSON it is null, so that readers find the lines that they expect. */
 static int print_fits(const attention_bench *b)
 {
+    if (!b->o->json && b->n_lengths < 2)
+        return cli_flush() ? CLI_OK : CLI_FAILED;
     if (!b->o->json)
         printf("\nexponent of n     forward  forward+backward  bytes\n");
     for (int k = 0; k < b->n_kinds; k++) {

@@ -237,12 +237,13 @@ static void print_plans(const inspection *in)
         if (in->has[m] && m == BY_PLAN_TRAIN)
             print_plan("train, recompute", &in->recomputed);
     }
-    if (in->has[BY_PLAN_DECODE]) {
-        size_t cache = in->plans[BY_PLAN_DECODE].cache;
+    const size_t cache = in->plans[BY_PLAN_DECODE].cache / (size_t)in->o.batch;
+    if (in->has[BY_PLAN_DECODE] && by_model_is_recurrent(in->model) && !is_pair(in->model))
+        printf("  cache: a state of %s per sequence, whatever its length\n", cli_bytes_text(cache).s);
+    else if (in->has[BY_PLAN_DECODE])
         printf("  cache: %s per token of a %s; decoding counted with it full\n",
-               cli_bytes_text(cache / (size_t)in->o.batch / (size_t)in->o.seq).s,
+               cli_bytes_text(cache / (size_t)in->o.seq).s,
                is_pair(in->model) ? "text and its source" : "sequence");
-    }
 }
 
 /* Columns for the longest group name. */

@@ -52,8 +52,8 @@ static by_status check_layer(const network *n, int i, int64_t input)
             !is_matrix(find(n, "weight_ih", i, direction), rows, input))
             return base_fail(
                 BY_ERR_FORMAT,
-                "the weights of layer %d%s do not have the shapes of a recurrent network with %lld "
-                "units and %lld inputs",
+                "the weights of layer %d%s are missing or do not have the shapes of a recurrent network with "
+                "%lld units and %lld inputs",
                 i, direction, (long long)n->width, (long long)input);
     }
     return BY_OK;
@@ -77,7 +77,7 @@ static by_status measure(network *n)
     if (hh->dim[0] != n->gates * n->width || (n->gates != 1 && n->gates != 3 && n->gates != 4))
         return base_fail(BY_ERR_FORMAT, "weight_hh_l0 (%lld, %lld) belongs to no RNN, GRU or LSTM",
                          (long long)hh->dim[0], (long long)hh->dim[1]);
-    while (n->layers < 64 && find(n, "weight_hh", n->layers, "")) {
+    while (n->layers < 64 && (find(n, "weight_hh", n->layers, "") || find(n, "weight_ih", n->layers, ""))) {
         BY_TRY(check_layer(n, n->layers, n->layers ? n->width * (n->both ? 2 : 1) : n->input));
         n->layers++;
     }

@@ -66,6 +66,8 @@ check "each kind at each length, and fitted" test "$(wc -l <out)" = $((3 * kinds
 check "at least twelve kinds" test "$kinds" -ge 12
 check "the share of the causal pairs" grep -q '"attention":"causal","length":64.*"share":0.5078125' out
 check "a picture" grep -q '>bigbird<' plot.svg
+run bench attention --lengths 64 --kinds dense --threads 1
+check "one length has no exponent" sh -c '! grep -q -e exponent -e nan out && grep -q dense out'
 run bench attention --lengths 64 --kinds dense,nonsense
 check "an unknown kind" refused kinds
 run bench attention --lengths 64,x

@@ -62,7 +62,11 @@ check "words" eval 'lm lstm words 6 --tokenizer word:300 && grep -q "\"type\": \
 check "they write" eval '"$BANYAN" generate words --prompt "static int" -n 5 --threads 1 >out 2>err'
 check "pieces" eval 'lm gru pieces 6 --tokenizer bpe:400 && near "$(evaluate pieces --seq 3)" "$(evaluate pieces --seq 20)"'
 before=$(evaluate gru/last)
+check "its state does not grow" eval '"$BANYAN" inspect gru/last >out 2>err && grep -q "a state of .* per sequence" out'
 check "a copy is the same model" eval '"$BANYAN" convert gru/last copy --dtype f32 >out 2>err && [ "$before" = "$(evaluate copy)" ]'
+check "a state dictionary alone is a model" eval '"$BANYAN" convert gru/last/model.safetensors bare >out 2>err && grep -q "\"num_layers\": *2" bare/config.json'
+check "one that lacks a matrix is refused" eval '! "$BANYAN" convert gru/last/model.safetensors less --rename rnn.weight_hh_l1=other >out 2>err &&
+    grep -q "layer 1 are missing" err && [ ! -e less ]'
 
 # ---- both directions, labels, tags -------------------------------------------------------------------------------------------
 for i in {1..20}; do printf 'a good film\tgood\na poor film\tpoor\n'; done >labels.tsv
