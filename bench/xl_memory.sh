@@ -7,6 +7,7 @@
 # MODEL is a Transformer-XL; without one, a tiny model is trained on the first nine tenths of TEXT (about five minutes on two
 # cores). The last tenth is read.
 set -eu
+[ $# -ge 1 ] && [ -r "$1" ] || { echo "usage: bench/xl_memory.sh TEXT [MODEL]" >&2; exit 2; }
 text=$1
 banyan=${BANYAN:-build/banyan}
 work=$(mktemp -d)
