@@ -241,7 +241,7 @@ static void test_generator(void **state)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-enum { SEQ = 32, HALF = SEQ / 2, BATCH = 4 };
+enum { SEQ = 32, BATCH = 4 };
 
 typedef struct bench {
     by_tokenizer *tokenizer;
@@ -250,7 +250,7 @@ typedef struct bench {
     data_objective *o;
 } bench;
 
-static void open_bench(bench *b)
+static void open_bench(bench *b, int reuse)
 {
     base_buf text = {0};
     *b = (bench){0};
@@ -276,6 +276,7 @@ static void open_bench(bench *b)
                                                      .seq = SEQ,
                                                      .step_rows = BATCH,
                                                      .batch = BATCH,
+                                                     .reuse = reuse,
                                                      .seed = 3,
                                                      .follows = true,
                                                      .masking = data_masking_usual(DATA_OBJECTIVE_PLM)});
@@ -292,7 +293,8 @@ static void close_bench(bench *b)
     by_tokenizer_free(b->tokenizer);
 }
 
-static void check_row(const data_samples *rows, int r)
+/* The first `part` tokens of row r are text, the others A <sep> B <sep> <cls>. */
+static void check_row(const data_samples *rows, int r, int part)
 {
     const int32_t *tokens = rows->tokens + r * SEQ, *order_of = rows->order + r * SEQ,
                   *segment = rows->segments + r * SEQ;
@@ -302,7 +304,7 @@ static void check_row(const data_samples *rows, int r)
         assert_true(t >= 0 && t < SEQ && !predicted[t]);
         assert_int_equal(rows->targets[r * rows->picks + k], tokens[t]);
         predicted[t] = 1;
-        late += t >= HALF;
+        late += t >= part;
     }
     assert_int_equal(late, rows->picks / 2);
     assert_int_equal(rows->picks, SEQ / 6);
@@ -312,23 +314,24 @@ static void check_row(const data_samples *rows, int r)
     bool seen[2 * SEQ] = {false};
     for (int t = 0; t < SEQ; t++) {
         const bool special = tokens[t] == 2 || tokens[t] == 3;
-        const int first = t < HALF ? 0 : HALF + 1;
+        const int first = t < part ? 0 : part + 1, length = t < part ? part : SEQ - part;
         if (!predicted[t] && !special) {
             assert_int_equal(order_of[t], first);
             continue;
         }
         assert_false(special && predicted[t]);
-        assert_in_range(order_of[t], first + 1, first + HALF);
+        assert_in_range(order_of[t], first + 1, first + length);
         assert_false(seen[order_of[t]]);
         seen[order_of[t]] = true;
     }
 }
 
-static void test_rows(void **state)
+/* reuse 0: half a row. */
+static void check_rows(int reuse)
 {
-    (void)state;
+    const int part = reuse ? reuse : SEQ / 2;
     bench b;
-    open_bench(&b);
+    open_bench(&b, reuse);
     data_samples rows, next, again;
     assert_int_equal(data_samples_make(&rows, b.o, BATCH, BATCH), BY_OK);
     assert_int_equal(data_samples_make(&next, b.o, BATCH, BATCH), BY_OK);
@@ -342,21 +345,29 @@ static void test_rows(void **state)
     assert_memory_equal(rows.tokens, again.tokens, sizeof(int32_t) * BATCH * SEQ);
     assert_memory_equal(rows.order, again.order, sizeof(int32_t) * BATCH * SEQ);
     for (int r = 0; r < BATCH; r++) {
-        check_row(&rows, r);
+        check_row(&rows, r, part);
         assert_int_equal(rows.reversed[r], r >= BATCH / 2);
         /* A begins where the next row does, unless it has but one token. */
-        assert_int_equal(rows.tokens[r * SEQ + HALF], next.tokens[r * SEQ]);
+        assert_int_equal(rows.tokens[r * SEQ + part], next.tokens[r * SEQ]);
         assert_memory_not_equal(rows.order + r * SEQ, next.order + r * SEQ, sizeof(int32_t) * SEQ);
     }
     for (int step = 2; step < 200; step++) { /* several epochs: every row has exactly its targets */
         assert_int_equal(data_objective_get(b.o, step, &rows), BY_OK);
         for (int r = 0; r < BATCH; r++)
-            check_row(&rows, r);
+            check_row(&rows, r, part);
     }
     data_samples_free(&rows);
     data_samples_free(&next);
     data_samples_free(&again);
     close_bench(&b);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    check_rows(0);
+    check_rows(9);
+    check_rows(20);
 }
 
 static int set_up(void **state)

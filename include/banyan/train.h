@@ -138,7 +138,8 @@ typedef struct by_objective_choice {
     bool suffix_first; /* "fim": suffix, prefix, middle */
     int mask_copies;   /* 1: the same masks in every epoch; n: n versions in turn; -1: new ones every epoch */
     int mask_words;    /* adjacent words to mask at most; 0: 1, for "sop" 3, for "plm" 5 (pieces) */
-    int block;         /* "plm": tokens whose order is random among themselves; 0: half a row */
+    int block;         /* "plm": tokens whose order is random among themselves; 0: a whole part of a row */
+    int reuse;         /* "plm": tokens of the first part of a row, which the memory keeps; 0: half a row */
     bool one_way;      /* "plm": no row reads the text from its end */
     bool whole_words;  /* all pieces of a word or none */
     bool parallel;     /* line i of every language is a translation: "tlm" */

@@ -138,6 +138,9 @@ static const cli_option options[] = {
      .help = "mask up to N consecutive words (default: 1; sop: 3; plm: 5 pieces)"},
     {CLI_AT(train_options, run.objective.block), .name = "permuted-block", CLI_RANGE(1, 1 << 24),
      .help = "plm: permute the order within blocks of N tokens (default: half a row)"},
+    {CLI_AT(train_options, run.objective.reuse), .name = "reuse", CLI_RANGE(1, 1 << 24),
+     .help = "plm: tokens of the first part of a row, which the memory keeps and where the next row goes on "
+             "(default: half a row)"},
     {CLI_AT(train_options, run.objective.one_way), .name = "one-way",
      .help = "plm: read all text forwards; otherwise half of the rows read it from its end"},
     {CLI_AT(train_options, languages), .name = "languages", .value = "EN,DE,...",

@@ -50,7 +50,8 @@ typedef struct data_objective_spec {
     int start; /* encoder-decoders: token that starts the target; DATA_OBJECTIVE_PIXELS: token before the first,
                            -1: the model shifts its tokens itself */
     int batch;    /* DATA_OBJECTIVE_PLM: rows of a micro-batch; 0: step_rows */
-    int block;    /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: half a row */
+    int block;    /* DATA_OBJECTIVE_PLM: tokens whose order is random among themselves; 0: a whole part */
+    int reuse;    /* DATA_OBJECTIVE_PLM: tokens of the first part of a row; 0: half a row */
     bool one_way; /* DATA_OBJECTIVE_PLM: no row reads the text from its end */
     bool follows; /* DATA_OBJECTIVE_PLM: the model has a memory */
     int budget;   /* DATA_OBJECTIVE_TRANSLATE: tokens of a micro-batch per side, including padding */

@@ -1,4 +1,5 @@
-/* plm.c - permutation language modelling (Yang et al. 2019). A row of T tokens has two halves:
+/* plm.c - permutation language modelling (Yang et al. 2019). A row of T tokens has two halves, or parts of other lengths
+ * if the spec says how many tokens are reused:
  *
  *     T / 2 tokens of text | A <sep> B <sep> <cls>
  *
@@ -21,7 +22,7 @@ enum { AROUND = 3 }; /* two separators and <cls> */
 
 static int first_half(const data_objective *o)
 {
-    return o->spec.seq / 2;
+    return o->spec.reuse > 0 ? o->spec.reuse : o->spec.seq / 2;
 }
 
 static int tail_of(const data_objective *o)
@@ -72,10 +73,16 @@ by_status data_plm_plan(data_objective *o)
     o->picks = BY_MAX((int)(o->spec.masking.share * o->spec.seq), 2);
     if (o->spec.masking.share > 0.5)
         return base_fail(BY_ERR_ARGUMENT, "the objective \"plm\" predicts at most half of the tokens");
-    if (o->picks / 2 > tail_of(o))
+    if (tail_of(o) < 1)
         return base_fail(BY_ERR_ARGUMENT,
-                         "rows of %d tokens are too short for the objective \"plm\" with %d predicted tokens",
-                         o->spec.seq, o->picks);
+                         "%d reused tokens leave no room for two texts and their separators in rows of %d",
+                         first_half(o), o->spec.seq);
+    if (o->picks / 2 > tail_of(o) || o->picks - o->picks / 2 > first_half(o))
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "rows of %d tokens, %d of them reused, are too short for the objective \"plm\" with %d "
+            "predicted tokens",
+            o->spec.seq, first_half(o), o->picks);
     if (o->count > 0 && data_plm_steps(o) < 1)
         return base_fail(
             BY_ERR_ARGUMENT,

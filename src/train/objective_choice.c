@@ -34,10 +34,11 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
     if (c->language_count &&
         (*out == DATA_OBJECTIVE_LM || *out == DATA_OBJECTIVE_NSP || *out == DATA_OBJECTIVE_SOP))
         return base_fail(BY_ERR_ARGUMENT, "the objective \"%s\" knows no languages", name);
-    if ((c->block || c->one_way) && *out != DATA_OBJECTIVE_PLM)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "permuted blocks and one-way reading are for the objective \"plm\", not \"%s\"",
-                         name);
+    if ((c->block || c->reuse || c->one_way) && *out != DATA_OBJECTIVE_PLM)
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "permuted blocks, reused tokens and one-way reading are for the objective \"plm\", not \"%s\"",
+            name);
     if ((*out == DATA_OBJECTIVE_PIXELS) != (a->canvas != NULL))
         return base_fail(BY_ERR_ARGUMENT,
                          a->canvas ? "%s learns pixels; the objective \"%s\" is for text"
@@ -105,6 +106,7 @@ by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const
                                 .start = by_model_start(m),
                                 .batch = s->batch,
                                 .block = s->objective.block,
+                                .reuse = s->objective.reuse,
                                 .one_way = s->objective.one_way,
                                 .follows = by_model_carries(m),
                                 .budget = s->batch_tokens};

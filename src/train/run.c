@@ -428,8 +428,9 @@ static by_status set_up(train_run *r)
         return base_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
                          s->seq, by_model_context(r->model));
     if (r->data.kind ==
-        DATA_OBJECTIVE_PLM) /* the second half of a row must not be remembered: the next row predicts it */
-        arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_REUSE, s->seq / 2);
+        DATA_OBJECTIVE_PLM) /* the second part of a row must not be remembered: the next row predicts it */
+        arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_REUSE,
+                        s->objective.reuse > 0 ? s->objective.reuse : s->seq / 2);
     BY_TRY(train_dataset_objectives(&r->data, s, r->model, true));
     BY_TRY(fill_defaults(r));
     BY_TRY(train_lesson_begin(r->lesson, r->model, r->loop.last));

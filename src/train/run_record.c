@@ -132,6 +132,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"mask_share", masks || denoises || fim || plm ? mask.share : 0, TRAIN_YOUNGER},
         {"mask_span", denoises ? mask.span : 0, TRAIN_YOUNGER},
         {"permuted_block", plm ? s->objective.block : 0, TRAIN_YOUNGER},
+        {"reuse", plm ? s->objective.reuse : 0, TRAIN_YOUNGER},
         {"one_way", plm && s->objective.one_way, TRAIN_YOUNGER},
         {"suffix_first", fim && s->objective.suffix_first, TRAIN_YOUNGER},
         {"mask_copies", mask.copies, TRAIN_YOUNGER},

@@ -45,6 +45,19 @@ train saving 24 --recompute
 check "blocks that are computed again learn the same" [ "$(loss saving 24 | cut -c1-6)" = "$(loss alone 24 | cut -c1-6)" ]
 train plain 6 --one-way --permuted-block 8 --mask-share 0.25
 check "other settings" works
+train shares 12 --reuse 10 --permuted-block 5
+check "the part of a row that is reused" has shares '"reuse_len": 10'
+train shares-parts 6 --reuse 10 --permuted-block 5
+train shares-parts 12 --reuse 10 --permuted-block 5
+check "goes on alike" same shares shares-parts
+train shares 24
+check "and is part of the run" [ "$rc" -eq 0 ]
+train shares 24 --reuse 12
+check "which does not go on with another" fails 1 'reuse'
+train full 6 --reuse 29
+check "it leaves room for the rest of the row" fails 1 '29 reused tokens leave no room'
+run train --model bert --data "$tmp/text" --tokenizer wordpiece:300 --reuse 4 --out "$tmp/none" --quiet
+check "other objectives reuse nothing" fails 1 'for the objective "plm"'
 run train --model xlnet --data "$tmp/text" --out "$tmp/bytes" --tokenizer byte --max-steps 1 --quiet
 check "a tokenizer without <cls> is refused" fails 1 "requires"
 
