@@ -295,8 +295,17 @@ static void tie(const by_model *m, const by_weight **found, const by_weight *hea
         found[k] = head;
 }
 
-/* A duplicate replaces its parameter if that is missing, and must have the same values otherwise. */
-static by_status tie_copy(const by_model *m, const by_weight **found, const by_weight *e)
+/* A tensor of a head over the vocabulary, which the task does not have. */
+static bool is_unused_head(const by_model *m, const char *name)
+{
+    const bool predicts = m->task == BY_TASK_LM || m->task == BY_TASK_MLM || m->task == BY_TASK_SEQ2SEQ ||
+                          m->task == BY_TASK_PRETRAIN;
+    return !predicts && !model_in_body(m, name);
+}
+
+/* A duplicate replaces its parameter if that is missing, and must have the same values otherwise, unless it belongs to a head
+ * that has values of its own and is left out. */
+static by_status tie_copy(const by_model *m, const by_weight **found, const by_weight *e, bool prefixed)
 {
     const char *of = copied(m, e->name);
     int k = of ? by_params_find(m->params, of) : -1;
@@ -304,7 +313,7 @@ static by_status tie_copy(const by_model *m, const by_weight **found, const by_w
         return BY_OK;
     if (!found[k])
         found[k] = e;
-    else if (!same_values(found[k], e))
+    else if (!same_values(found[k], e) && !(prefixed && is_unused_head(m, e->name)))
         return base_fail(BY_ERR_UNSUPPORTED, "%s differs from %s, to which the configuration ties it",
                          io_show(e->name).text, io_show(found[k]->name).text);
     return BY_OK;
@@ -336,13 +345,14 @@ static by_status check_sines(const by_weight *e)
 static by_status check_others(const by_model *m, const by_weights *file, const by_weight **found)
 {
     base_buf spelled = {0}, scratch = {0};
+    const bool prefixed = is_prefixed(m, file);
     by_status s = BY_OK;
     for (int i = 0; i < by_weights_count(file) && s == BY_OK; i++) {
         const by_weight *e = by_weights_at(file, i);
         if (resolve(m, e->name, &spelled, &scratch) >= 0)
             continue;
         if (copied(m, e->name))
-            s = tie_copy(m, found, e);
+            s = tie_copy(m, found, e, prefixed);
         else if (ends_with_any(e->name, m->arch->sines))
             s = check_sines(e);
     }

@@ -117,6 +117,8 @@ done
 run finetune "$tmp/alone/last" --task classify --data "$tmp/labels.tsv" --eval "$tmp/labels.tsv" --out "$tmp/tuned" --epochs 12 \
     --batch-size 8 --threads 1 --quiet --learning-rate 3e-3 --json
 check "classification" works '"accuracy":1'
+run finetune "$tmp/words/last" --task classify --data "$tmp/labels.tsv" --out "$tmp/words-tuned" --max-steps 2 --threads 1 --quiet
+check "a body is taken from a model whose softmax has projections of its own" [ "$rc" -eq 0 ]
 check "has its class" grep -q TransfoXLForSequenceClassification "$tmp/tuned/config.json"
 
 exit $failed
