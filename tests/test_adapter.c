@@ -11,6 +11,7 @@
 
 #include "banyan/adapter.h"
 #include "banyan/train.h"
+#include "base/json.h"
 #include "child.h"
 #include "folder.h"
 #include "io/weights.h"
@@ -575,6 +576,139 @@ static void test_tied_head(void **state)
     }
 }
 
+/* ---- names ------------------------------------------------------------------------------------ */
+
+/* The model of a case of this repository. */
+static by_model *open_own(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, BY_SOURCE_DIR "/tests/data/verify/%s", name);
+    by_model *m = by_model_open(device, path, &(by_model_spec){.copy = true, .exact = true});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    return m;
+}
+
+static by_adapter *add(by_model *m, const by_adapter_spec *spec)
+{
+    by_adapter *a = by_adapter_new(m, spec, false);
+    if (!a)
+        fail_msg("%s", by_error_message());
+    return a;
+}
+
+static void expect_same_names(const by_adapter *a, const by_adapter *b)
+{
+    const by_params *p = by_adapter_params(a), *q = by_adapter_params(b);
+    assert_int_equal(by_params_count(p), by_params_count(q));
+    for (int i = 0; i < by_params_count(p); i++)
+        assert_string_equal(by_params_name(p, i), by_params_name(q, i));
+}
+
+/* What adapter_config.json says, without spaces. */
+static char *member(const char *dir, const char *key)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/adapter_config.json", dir);
+    cJSON *json = base_json_load(path);
+    assert_non_null(json);
+    base_buf text = {0};
+    expect(base_json_print(&text, cJSON_GetObjectItemCaseSensitive(json, key), false));
+    cJSON_Delete(json);
+    return text.data;
+}
+
+static void expect_member(const char *dir, const char *key, const char *text)
+{
+    char *here = member(dir, key);
+    assert_string_equal(here, text);
+    base_free(here);
+}
+
+/* The reference library renamed modules; files of models have the earlier names. Both are read, and one is written. */
+static void test_spellings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        by_adapter_spec files, modules;
+        const char *targets; /* in the configuration of the second */
+    } ways[] = {
+        {"vit-other-size", {.targets = NULL}, {.targets = "query,value"}, NULL},
+        {"vit-other-size",
+         {.targets = "query,value"},
+         {.targets = "q_proj,v_proj"},
+         "[\"q_proj\",\"v_proj\"]"},
+        {"vit-other-size",
+         {.targets = "output.dense", .layers = "1", .bias = "lora_only"},
+         {.targets = "o_proj,mlp.fc2", .layers = "1", .bias = "lora_only"},
+         "[\"o_proj\",\"mlp.fc2\"]"},
+        {"vit-other-size",
+         {.targets = "vit\\.encoder\\.layer\\.\\d\\.(intermediate\\.dense|attention\\.attention\\.key)"},
+         {.targets = "vit\\.layers\\.\\d\\.(mlp\\.fc1|attention\\.k_proj)"},
+         "\"vit\\\\.layers\\\\.\\\\d\\\\.(mlp\\\\.fc1|attention\\\\.k_proj)\""},
+        {"deit-teacher",
+         {.targets = "attention.query", .save = "intermediate"},
+         {.targets = "attention.q_proj", .save = "fc1"},
+         "[\"attention.q_proj\"]"},
+        {"caption",
+         {.targets = "value,c_attn", .bias = "all"},
+         {.targets = "v_proj,c_attn", .bias = "all"},
+         "[\"v_proj\",\"c_attn\"]"},
+    };
+    for (int i = 0; i < BY_COUNT(ways); i++) {
+        by_model *m = open_own(ways[i].model);
+        by_adapter *a = add(m, &ways[i].files), *b = add(m, &ways[i].modules);
+        const by_params *p = by_adapter_params(a);
+        expect_same_names(a, b);
+        for (int k = 0; k < by_params_count(p); k++)
+            assert_null(strstr(by_params_name(p, k), "encoder.layer."));
+        expect(by_adapter_save(a, in_root("files")));
+        expect(by_adapter_save(b, in_root("modules")));
+        if (ways[i].targets)
+            expect_member(in_root("modules"), "target_modules", ways[i].targets);
+        by_adapter *c = by_adapter_open(m, in_root("files"), false);
+        if (!c)
+            fail_msg("%s", by_error_message());
+        expect_same_names(a, c);
+        char *targets = member(in_root("files"), "target_modules");
+        assert_null(strstr(targets, "dense"));
+        assert_null(strstr(targets, "query"));
+        base_free(targets);
+        by_model_free(m);
+    }
+}
+
+/* A folder of earlier versions, as it is written again. */
+static void test_old_folder(void **state)
+{
+    (void)state;
+    static const char *const members[][2] = {
+        {"target_modules",
+         "[\"vit.layers.1.attention.q_proj\",\"vit.layers.1.attention.o_proj\",\"vit.layers.1.mlp.fc2\"]"},
+        {"modules_to_save", "[\"vit.layers.0.mlp.fc1\",\"classifier\"]"},
+        {"rank_pattern", "{\"vit.layers.1.mlp.fc2\":1}"},
+        {"alpha_pattern", "{\"vit.layers.1.attention.o_proj\":5}"},
+        {"exclude_modules", "null"},
+        {"layers_to_transform", "null"},
+        {"layers_pattern", "null"},
+        {"r", "2"},
+    };
+    by_model *m = open_own("tune-vit-old");
+    by_adapter *a = by_adapter_open(m, BY_SOURCE_DIR "/tests/data/verify/tune-vit-old/adapter", false);
+    if (!a)
+        fail_msg("%s", by_error_message());
+    expect(by_adapter_save(a, in_root("again")));
+    for (int i = 0; i < BY_COUNT(members); i++)
+        expect_member(in_root("again"), members[i][0], members[i][1]);
+    by_adapter *b = by_adapter_open(m, in_root("again"), false);
+    if (!b)
+        fail_msg("%s", by_error_message());
+    expect_same_names(a, b);
+    assert_true(sum_of(by_adapter_params(a)) == sum_of(by_adapter_params(b)));
+    by_model_free(m);
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -598,6 +732,7 @@ int main(void)
         cmocka_unit_test(test_stored_body), cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_refusals),    cmocka_unit_test(test_wrong_tensors),
         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_tied_head),
+        cmocka_unit_test(test_spellings),   cmocka_unit_test(test_old_folder),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -12,10 +12,12 @@ Needs torch, transformers and peft; banyan does not. Two directions:
 """
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import warnings
+import zlib
 
 import torch
 import transformers as t
@@ -35,6 +37,22 @@ BERT = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention
 BART = t.BartConfig(vocab_size=VOCAB, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
                     decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=32,
                     dropout=0.0, forced_eos_token_id=None)
+VIT = dict(image_size=8, patch_size=4, num_channels=1, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+           intermediate_size=24)
+CLIP = t.CLIPConfig(text_config=dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                     intermediate_size=24, max_position_embeddings=20, eos_token_id=VOCAB - 1),
+                    vision_config=VIT, projection_dim=8)
+
+
+def captioner(encoder):
+    decoder = t.GPT2Config(vocab_size=VOCAB, n_embd=12, n_layer=2, n_head=2, n_positions=20)
+    config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 2, 1
+    return config
+
+
+# In names of gradients that are not compared: what PEFT keeps besides, and the pooler of a captioner's encoder.
+UNUSED = ("original_module", "modules_to_save", "encoder.pooler")
 
 # name: class, configuration, PEFT's configuration
 READ = {
@@ -63,6 +81,27 @@ READ = {
                             dict(target_modules=["q_lin", "lin2"], task_type=TaskType.SEQ_CLS, use_dora=True)),
     "bart": (t.BartForConditionalGeneration, BART,
              dict(target_modules=["q_proj", "v_proj", "fc2"], bias="lora_only", task_type=TaskType.SEQ_2_SEQ_LM)),
+    "vit-classify": (t.ViTForImageClassification, t.ViTConfig(num_labels=3, **VIT),
+                     dict(target_modules=["q_proj", "v_proj"], modules_to_save=["classifier"])),
+    "vit-expression": (t.ViTForImageClassification, t.ViTConfig(num_labels=3, **VIT),
+                       dict(target_modules=r".*layers\.\d\.(attention\.o_proj|mlp\.fc1)", exclude_modules=r".*0\.mlp.*",
+                            bias="lora_only", task_type=TaskType.SEQ_CLS)),
+    "vit-one-layer": (t.ViTForImageClassification, t.ViTConfig(num_labels=3, **VIT),
+                      dict(target_modules=["k_proj", "fc1", "fc2"], layers_to_transform=[1], layers_pattern="layers",
+                           rank_pattern={"mlp.fc2": 2}, alpha_pattern={"k_proj": 7}, use_rslora=True,
+                           modules_to_save=["layers.0.mlp.fc2", "vit.layernorm", "classifier"])),
+    "vit-features": (t.ViTModel, t.ViTConfig(**VIT), dict(target_modules="all-linear", bias="all")),
+    "deit-classify": (t.DeiTForImageClassification, t.DeiTConfig(num_labels=3, **VIT),
+                      dict(target_modules="all-linear", use_dora=True, task_type=TaskType.SEQ_CLS)),
+    "deit-teacher": (t.DeiTForImageClassificationWithTeacher, t.DeiTConfig(num_labels=3, **VIT),
+                     dict(target_modules=["q_proj", "fc2"], task_type=TaskType.SEQ_CLS)),
+    "clip": (t.CLIPModel, CLIP, dict(target_modules="all-linear")),
+    "clip-dora": (t.CLIPModel, CLIP, dict(target_modules=["q_proj", "fc1", "visual_projection"], use_dora=True,
+                                          modules_to_save=["text_projection"])),
+    "vit-captions": (t.VisionEncoderDecoderModel, captioner(t.ViTConfig(**VIT)),
+                     dict(target_modules=["q_proj", "fc1", "c_attn", "q_attn"], task_type=TaskType.SEQ_2_SEQ_LM)),
+    "deit-captions": (t.VisionEncoderDecoderModel, captioner(t.DeiTConfig(**VIT)),
+                      dict(target_modules="all-linear", modules_to_save=["enc_to_dec_proj"], bias="all")),
 }
 
 
@@ -70,9 +109,24 @@ def batch(model):
     torch.manual_seed(5)
     ids = torch.randint(3, VOCAB, (3, 9))
     name = type(model).__name__
+    pixels = torch.randn(3, 1, 8, 8)
+    if "CLIP" in name:
+        return dict(input_ids=torch.cat([ids, torch.full((3, 1), VOCAB - 1)], 1), pixel_values=pixels, return_loss=True)
+    if "Vision" in name:
+        return dict(pixel_values=pixels, labels=ids[:, :6])
+    if "Image" in name:
+        return dict(pixel_values=pixels) | ({} if "Teacher" in name else dict(labels=torch.randint(0, 3, (3,))))
+    if "ViT" in name:
+        return dict(pixel_values=pixels)
     labels = torch.randint(0, 3, (3,)) if "Sequence" in name else torch.randint(0, 5, (3, 9)) if "Token" in name else \
         torch.randint(3, VOCAB, (3, 7)) if "Conditional" in name else ids.clone()
     return dict(input_ids=ids, labels=labels)
+
+
+def outputs(result, prefix):
+    kinds = ("logits", "loss", "cls_logits", "last_hidden_state", "pooler_output", "logits_per_image", "image_embeds",
+             "text_embeds")
+    return {prefix + k: result[k] for k in kinds if k in result}
 
 
 def record(name, out):
@@ -80,25 +134,25 @@ def record(name, out):
     torch.manual_seed(3)
     model = cls(config).eval()
     with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn_like(p) * 0.2)
+        for k, p in model.named_parameters():
+            p.copy_(torch.randn_like(p) * 0.2 + (p.dim() == 1 and k.endswith("weight")))
     model.tie_weights()
     model.save_pretrained(out)
     inputs = batch(model)
-    tensors = {"input." + k: v for k, v in inputs.items()}
-    result = model(**inputs)
-    tensors.update({"base.output.logits": result.logits, "base.output.loss": result.loss})
+    tensors = {"input." + k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)}
+    tensors.update(outputs(model(**inputs), "base.output."))
     peft = get_peft_model(model, LoraConfig(r=3, lora_alpha=5, **settings)).eval()
     with torch.no_grad():
         for k, p in peft.named_parameters():
             if p.requires_grad and "magnitude" not in k:
                 p.add_(torch.randn_like(p) * 0.1)
     result = peft(**inputs)
-    result.loss.backward()
-    tensors.update({"output.logits": result.logits, "output.loss": result.loss})
+    tensors.update(outputs(result, "output."))
+    if "loss" in result:
+        result.loss.backward()
     grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in peft.named_parameters()}
     for k, g in get_peft_model_state_dict(peft, state_dict=grads, save_embedding_layers=False).items():
-        if "original_module" not in k:
+        if "loss" in result and not any(part in k for part in UNUSED):
             tensors["grad." + k] = g
     peft.save_pretrained(os.path.join(out, "adapter"))
     with open(os.path.join(out, "case.json"), "w") as f:
@@ -107,45 +161,111 @@ def record(name, out):
               os.path.join(out, "reference.safetensors"))
 
 
-# name: family, options of train, task, data, options of --lora, class
+# name: family, kind of data, options of --lora, class
 WRITE = {
     "gpt2": ("gpt2", "lm", "r=4,alpha=8,targets=all-linear", t.AutoModelForCausalLM),
     "gpt2-dora": ("gpt2", "lm", "r=4,targets=c_attn,wpe,dora,rslora", t.AutoModelForCausalLM),
     "llama": ("llama", "lm", "r=4,targets=q_proj,down_proj,save=norm", t.AutoModelForCausalLM),
     "bert": ("bert", "classify", "r=4,targets=all-linear,bias=all", t.AutoModelForSequenceClassification),
     "distilbert": ("distilbert", "classify", "r=4", t.AutoModelForSequenceClassification),
+    "vit": ("vit", "image-classify", "r=4", t.ViTForImageClassification),
+    "vit-all": ("vit", "image-classify", "r=4,targets=all-linear,dora,bias=all", t.ViTForImageClassification),
+    "vit-names-of-files": ("vit", "image-classify", "r=4,targets=query,output.dense,save=intermediate.dense,layers=1",
+                           t.ViTForImageClassification),
+    "vit-expression": ("vit", "image-classify",
+                       r"r=4,targets=.*encoder\.layer\.\d\.(attention\.attention|intermediate)\..*",
+                       t.ViTForImageClassification),
+    "deit": ("deit", "image-classify", "r=4,targets=q_proj,fc2,bias=lora_only", t.DeiTForImageClassification),
+    "deit-teacher": ("deit:tiny-distilled", "image-classify", "r=4,targets=all-linear",
+                     t.DeiTForImageClassificationWithTeacher),
+    "clip": ("clip", "contrast", "r=4,targets=all-linear", t.CLIPModel),
+    "vit-captions": ("vision-encoder-decoder", "caption", "r=4,targets=all-linear", t.VisionEncoderDecoderModel),
+    "vit-captions-names-of-files": ("vision-encoder-decoder", "caption", "r=4,targets=query,c_attn,save=layernorm",
+                                    t.VisionEncoderDecoderModel),
+}
+QUIET = dict(check=True, stdout=subprocess.DEVNULL)
+IDX, PAIRS = "train-images-idx3-ubyte", "pairs.tsv"
+
+
+def write_png(path, side, pixels):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + pixels[3 * side * y:3 * side * (y + 1)] for y in range(side))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", side, side, 8, 2, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def write_data(out):
+    with open(out + "/text.txt", "w") as f:
+        f.write("the cat sat . a dog ran . who did what .\n" * 60)
+    with open(out + "/table.tsv", "w") as f:
+        f.write("the cat sat\tyes\na dog ran\tno\n" * 40)
+    random = torch.Generator().manual_seed(3)
+    with open(f"{out}/{IDX}", "wb") as f:
+        pixels = torch.randint(0, 256, (40 * 64,), generator=random)
+        f.write(struct.pack(">4B3I", 0, 0, 8, 3, 40, 8, 8) + bytes(pixels.tolist()))
+    with open(out + "/train-labels-idx1-ubyte", "wb") as f:
+        f.write(struct.pack(">4BI", 0, 0, 8, 1, 40) + bytes(i % 2 for i in range(40)))
+    texts = ("the cat sat", "a dog ran", "who did what")
+    for i in range(len(texts)):
+        write_png(f"{out}/{i}.png", 16, bytes(torch.randint(0, 256, (768,), generator=random).tolist()))
+    with open(f"{out}/{PAIRS}", "w") as f:
+        f.write("file\tcaption\n" + "".join(f"{i}.png\t{text}\n" for i, text in enumerate(texts)))
+
+
+# kind of data: options of train, options of finetune
+KINDS = {
+    "lm": ("--data text.txt --tokenizer bpe:280 --context 48", "--task lm --data text.txt"),
+    "classify": ("--data text.txt --objective mlm --tokenizer wordpiece:60 --context 48",
+                 "--task classify --data table.tsv"),
+    "image-classify": (f"--data {IDX} --classes left,top --patch 2", f"--task image-classify --data {IDX}"),
+    "contrast": (f"--data {PAIRS} --image-size 16 --patch 4", f"--data {PAIRS}"),
+    "caption": (f"--data {PAIRS} --image-size 16 --patch 4 --decoder-layers 2", f"--data {PAIRS}"),
 }
 
 
+def inputs_of(model, kind):
+    random = torch.Generator().manual_seed(1)
+    if kind in ("lm", "classify"):
+        return dict(input_ids=torch.randint(5, 40, (2, 9), generator=random))
+    ids = torch.randint(3, 9, (2, 9), generator=random)
+    vision = getattr(model.config, "vision_config", getattr(model.config, "encoder", model.config))
+    shape = (2, vision.num_channels, vision.image_size, vision.image_size)
+    pixels = dict(pixel_values=torch.randn(shape, generator=random))
+    return pixels | dict(contrast=dict(input_ids=ids), caption=dict(decoder_input_ids=ids)).get(kind, {})
+
+
+def logits_of(model, inputs):
+    with torch.no_grad():
+        result = model(**inputs)
+    return result.logits_per_image if "logits_per_image" in result else result.logits
+
+
 def write(banyan, name, out):
-    family, task, lora, cls = WRITE[name]
-    text, table = os.path.join(out, "text.txt"), os.path.join(out, "table.tsv")
-    with open(text, "w") as f:
-        f.write("the cat sat . a dog ran . who did what .\n" * 60)
-    with open(table, "w") as f:
-        f.write("the cat sat\tyes\na dog ran\tno\n" * 40)
-    quiet = dict(check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    mlm = ["--objective", "mlm", "--tokenizer", "wordpiece:60"] if task == "classify" else ["--tokenizer", "bpe:280"]
-    subprocess.run([banyan, "train", "--model", family, "--data", text, "--layers", "2", "--heads", "2", "--width", "32",
-                    "--context", "48", "--max-steps", "2", "--batch-size", "2", "--out", out + "/base", *mlm], **quiet)
-    base, run, merged = out + "/base/best", out + "/run", out + "/merged"
-    subprocess.run([banyan, "finetune", base, "--task", task, "--data", table if task == "classify" else text,
-                    "--lora", lora, "--max-steps", "12", "--learning-rate", "1e-2", "--out", run], **quiet)
-    head = dict(num_labels=2) if task == "classify" else {}
+    family, kind, lora, cls = WRITE[name]
+    family, _, preset = family.partition(":")
+    write_data(out)
+    options, tune = KINDS[kind]
+    options += f" --preset {preset}" if preset else ""
+    subprocess.run([banyan, "train", "--model", family, *options.split(), "--layers", "2", "--heads", "2", "--width", "32",
+                    "--max-steps", "2", "--batch-size", "2", "--quiet", "--threads", "1", "--out", "base"], cwd=out, **QUIET)
+    base, run, merged = (os.path.realpath(f"{out}/{part}") for part in ("base/last", "run", "merged"))
+    subprocess.run([banyan, "finetune", base, *tune.split(), "--lora", lora, "--max-steps", "12", "--batch-size", "3",
+                    "--learning-rate", "1e-2", "--quiet", "--threads", "1", "--out", run], cwd=out, **QUIET)
+    head = dict(num_labels=2) if kind == "classify" else {}
     model = PeftModel.from_pretrained(cls.from_pretrained(base, **head), run).eval()
-    ids = torch.randint(5, 40, (2, 9), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        here = model(input_ids=ids).logits
-    subprocess.run([banyan, "convert", run, merged], **quiet)
-    with torch.no_grad():
-        there = cls.from_pretrained(merged).eval()(input_ids=ids).logits
-        with model.disable_adapter():
-            changes = (here - model(input_ids=ids).logits).abs().max() > 1e-4
+    inputs = inputs_of(model, kind)
+    here = logits_of(model, inputs)
+    subprocess.run([banyan, "convert", run, merged], **QUIET)
+    there = logits_of(cls.from_pretrained(merged).eval(), inputs)
+    with model.disable_adapter():
+        changes = (here - logits_of(model, inputs)).abs().max() > 1e-4
     return (here - there).abs().max().item() if changes else float("nan")
 
 
 def main():
-    banyan, names = sys.argv[1], sys.argv[2:]
+    banyan, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     failed = 0
     for name in READ:
         if names and name not in names:
@@ -155,7 +275,7 @@ def main():
             r = subprocess.run([banyan, "verify", out], capture_output=True, text=True, check=False)
             lines = (r.stdout + r.stderr).strip().split("\n")
             failed += r.returncode != 0
-            print(f"read  {name:24}", lines[-1] if r.returncode == 0 else "FAILED")
+            print(f"read  {name:28}", lines[-1] if r.returncode == 0 else "FAILED")
             for line in lines if r.returncode else []:
                 if not line.endswith(" ok"):
                     print("   ", line)
@@ -165,7 +285,7 @@ def main():
         with tempfile.TemporaryDirectory() as out:
             error = write(banyan, name, out)
             failed += not error < 1e-4
-            print(f"write {name:24} logits {error:.1e} apart", "" if error < 1e-4 else "FAILED")
+            print(f"write {name:28} logits {error:.1e} apart", "" if error < 1e-4 else "FAILED")
     sys.exit(failed > 0)
 
 

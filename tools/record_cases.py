@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Record the cases of tests/data/verify: tiny random models, with the outputs, gradients and generated tokens that
-PyTorch and transformers compute for them. `banyan verify DIR` compares. Needs torch, transformers and safetensors;
+PyTorch and transformers compute for them. `banyan verify DIR` compares. Needs torch, transformers, peft and safetensors;
 neither the build nor the tests run this.
 
 usage: tools/record_cases.py [OUT]     (OUT: tests/data/verify)
@@ -11,10 +11,12 @@ import shutil
 import sys
 import tempfile
 
+import peft
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassificationWithTeacher
+from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
+from transformers import DeiTForImageClassificationWithTeacher
 from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, T5Config
 from transformers import T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, VisionEncoderDecoderConfig
 from transformers import VisionEncoderDecoderModel, XLNetConfig
@@ -201,8 +203,104 @@ def record_caption(out):
            {"pixel_values": pixels}, {"greedy": greedy, "beam4": BEAM})
 
 
+# What transformers 4 called the modules of ViT and DeiT.
+OLD_NAMES = {"layers.": "encoder.layer.", "attention.q_proj": "attention.attention.query",
+             "attention.k_proj": "attention.attention.key", "attention.v_proj": "attention.attention.value",
+             "attention.o_proj": "attention.output.dense", "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense"}
+
+
+UNUSED = "encoder.pooler."  # of captioners, whose decoders read what is before it
+
+
+def old_name(name):
+    for new, old in OLD_NAMES.items():
+        name = name.replace(new, old)
+    return name
+
+
+def record_tune(out, name, family, model, inputs, settings, old=None):
+    """A model with an adapter of PEFT. old: what adapter_config.json says in the names of transformers 4; then the
+    adapter's tensors have such names too."""
+    folder = os.path.join(out, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    tensors = {f"input.{k}": v for k, v in inputs.items()}
+    tensors |= {f"base.output.{k}": v for k, v in model(**inputs).items() if k in ("loss", "logits")}
+    torch.manual_seed(15)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=3, **settings)).eval()
+    with torch.no_grad():
+        for k, p in adapted.named_parameters():
+            if p.requires_grad and "magnitude" not in k:
+                p.add_(torch.randn_like(p) * 0.2)
+    result = adapted(**inputs)
+    result.loss.backward()
+    tensors |= {f"output.{k}": v for k, v in result.items() if k in ("loss", "logits")}
+    grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in adapted.named_parameters()}
+    state = peft.get_peft_model_state_dict(adapted, state_dict=grads, save_embedding_layers=False)
+    tensors |= {f"grad.{k}": v for k, v in state.items() if UNUSED not in k}
+    own = os.path.join(folder, "adapter")
+    adapted.save_pretrained(own)
+    os.remove(os.path.join(own, "README.md"))
+    if old:
+        weights, config = os.path.join(own, "adapter_model.safetensors"), os.path.join(own, "adapter_config.json")
+        save_file({old_name(k): v for k, v in load_file(weights).items()}, weights)
+        with open(config, encoding="utf-8") as f:
+            settings = json.load(f) | old
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump(settings, f, indent=1)
+    with tempfile.TemporaryDirectory() as merged:
+        adapted.merge_and_unload().save_pretrained(merged)
+        for k, v in load_file(os.path.join(merged, "model.safetensors")).items():
+            if UNUSED not in k:
+                tensors[f"merged.{k}"] = v
+    tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+    save_file(tensors, os.path.join(folder, "reference.safetensors"))
+    versions = ", ".join(f"{m.__name__} {m.__version__}" for m in (torch, transformers, peft))
+    with open(os.path.join(folder, "case.json"), "w", encoding="utf-8") as f:
+        json.dump({"kind": "tune", "class": type(model).__name__, "family": family, "made_with": versions}, f, indent=1)
+
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12, "image_size": 4,
+        "patch_size": 2, "num_channels": 1}
+
+
+def tiny_pictures(**more):
+    return {"pixel_values": torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(16)), **more}
+
+
+def record_tune_deit(out):
+    model = with_values(DeiTForImageClassification(DeiTConfig(num_labels=3, **TINY)), 17, 0.4)
+    record_tune(out, "tune-deit", "deit", model, tiny_pictures(labels=torch.tensor([2, 0])),
+                {"target_modules": ["q_proj", "fc2"], "bias": "lora_only", "use_dora": True,
+                 "modules_to_save": ["layers.0.mlp.fc1", "classifier"]})
+
+
+def record_tune_old(out):
+    """An adapter with the names of transformers 4. `output.dense` names two layers of a block."""
+    model = with_values(ViTForImageClassification(ViTConfig(num_labels=3, **TINY)), 18, 0.4)
+    record_tune(out, "tune-vit-old", "vit", model, tiny_pictures(labels=torch.tensor([1, 0])),
+                {"target_modules": ["layers.1.attention.q_proj", "layers.1.attention.o_proj", "layers.1.mlp.fc2"],
+                 "modules_to_save": ["layers.0.mlp.fc1", "classifier"], "bias": "lora_only",
+                 "rank_pattern": {"mlp.fc2": 1}, "alpha_pattern": {"attention.o_proj": 5}},
+                {"target_modules": ["query", "value", "output.dense"], "exclude_modules": ".*attention\\.value",
+                 "layers_to_transform": [1], "layers_pattern": "layer",
+                 "rank_pattern": {r"\d\.output.dense": 1}, "alpha_pattern": {"attention.output.dense": 5},
+                 "modules_to_save": ["layer.0.intermediate", "classifier"]})
+
+
+def record_tune_caption(out):
+    encoder = ViTConfig(**TINY | {"num_hidden_layers": 1})
+    decoder = GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2, n_inner=12, bos_token_id=0,
+                         eos_token_id=1)
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 2, 1
+    labels = torch.randint(4, 20, (2, 5), generator=torch.Generator().manual_seed(19))
+    record_tune(out, "tune-caption", "vision-encoder-decoder", with_values(VisionEncoderDecoderModel(config), 20, 0.4),
+                tiny_pictures(labels=labels), {"target_modules": "all-linear"})
+
+
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
-                 record_caption):
+                 record_caption, record_tune_deit, record_tune_old, record_tune_caption):
         each(target)

@@ -21,7 +21,8 @@ struct by_adapter_spec {
     double dropout;
     /* Layers to adapt: "all-linear" (all but the output head); names, each the end of a layer's path; or a regular
      * expression, which has one of the characters * ? | ( ) [ ] \ ^ $, for the whole path. NULL: the layers that are usual
-     * for the family. */
+     * for the family.
+     * Names are those in files of models or, where these differ, those of modules in the reference library. */
     const char *targets;
     const char *save; /* modules that are trained and stored whole, besides a new head; NULL: none */
     /* biases that are trained: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */

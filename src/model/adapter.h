@@ -1,6 +1,7 @@
 /* adapter.h - internals of adapters. The public interface is banyan/adapter.h. An adapter has a list of parameters of its own, under the
- * names of its file. While a model is built, a hook of the graph (gr_hook) sees every parameter, product and look-up: it
- * declares the adapter's parameters the first time and joins them to the layer each time. */
+ * names of its file, which are those of modules in the reference library (arch_family.modules). While a model is built, a hook of the
+ * graph (gr_hook) sees every parameter, product and look-up: it declares the adapter's parameters the first time and joins them to the
+ * layer each time. */
 #ifndef BY_MODEL_ADAPTER_H
 #define BY_MODEL_ADAPTER_H
 
@@ -27,7 +28,7 @@ typedef struct model_target {
     bool embedding; /* look-ups of W^T are adapted; otherwise products */
     bool w_is_kn;   /* products: W is stored as (inputs, outputs) */
     int rank;
-    double scale;
+    double alpha, scale;
     int a, b, magnitude; /* parameters of the adapter; -1: none */
     int norms; /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
 } model_target;
@@ -45,6 +46,7 @@ struct by_adapter {
     model_adapter_config config;
     by_params *params;
     bool training, declaring;
+    bool old_names; /* the configuration has a name that modules have in files alone (arch_family.modules) */
     model_target *targets;
     int n_targets;
     model_replaced *replaced;
@@ -63,21 +65,24 @@ cJSON *model_adapter_read_config(const char *dir);
 /* Takes a->json apart. Refuses what would change the result and is not supported. */
 by_status model_adapter_configure(by_adapter *a);
 bool model_adapter_takes_all(const by_adapter *a); /* the targets are "all-linear" */
-/* What is known once the layers were found: the list of "all-linear", and how their weights are stored. */
+/* What is known once the layers were found: the list of "all-linear", how their weights are stored, and what the reference library
+ * calls them. */
 by_status model_adapter_complete(by_adapter *a);
 /* The task of a configuration (task_type); BY_TASK_DEFAULT if it has none. */
 by_task model_adapter_task(const cJSON *json);
 
 /* ---- adapter_match.c -------------------------------------------------------------------------- */
 
+/* What the reference library calls a module or parameter of a file. A path of the reference library is left as it is. */
+bool model_adapter_path(const by_model *m, const char *path, base_buf *out);
 /* The module that a parameter belongs to: its name without the last part. False if that is not `part`. */
 bool model_adapter_module(const char *name, const char *part, base_buf *out);
-/* Whether the configuration adapts a module, and whether it stores the module of a parameter whole. An invalid regular
- * expression is an error: then *out is false. */
-by_status model_adapter_matches(const by_adapter *a, const char *module, bool *out);
-by_status model_adapter_saves(const by_adapter *a, const char *parameter, bool *out);
-/* Rank and scale of an adapted module. */
-by_status model_adapter_scale(const by_adapter *a, const char *module, int *rank, double *scale);
+/* Whether the configuration adapts a module, and whether it stores the module of a parameter whole. The paths are those in files of
+ * models; the configuration may have either names. An invalid regular expression is an error: then *out is false. */
+by_status model_adapter_matches(by_adapter *a, const char *module, bool *out);
+by_status model_adapter_saves(by_adapter *a, const char *parameter, bool *out);
+/* Rank, alpha and scale of an adapted module. */
+by_status model_adapter_scale(by_adapter *a, const char *module, model_target *t);
 
 /* ---- adapter_layers.c ------------------------------------------------------------------------- */
 

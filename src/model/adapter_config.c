@@ -338,23 +338,92 @@ cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
 
 /* ---- once the layers are known ---------------------------------------------------------------- */
 
+/* The module that a parameter of the adapter is of: its name without the prefix and all from `end` on. */
+static char *module_of(const by_adapter *a, int param, const char *end)
+{
+    const char *name = a->params->list[param].name + strlen(MODEL_ADAPTER_PREFIX);
+    return base_sprintf("%.*s", (int)(end - name), name);
+}
+
+static char *target_module(const by_adapter *a, int i)
+{
+    const int param = a->targets[i].a;
+    return module_of(a, param, strstr(a->params->list[param].name, ".lora_"));
+}
+
+static bool add_name(cJSON *list, const char *name)
+{
+    cJSON *item = name && list ? cJSON_CreateString(name) : NULL;
+    return item && cJSON_AddItemToArray(list, item);
+}
+
 static cJSON *adapted_modules(const by_adapter *a)
 {
     cJSON *list = cJSON_CreateArray();
-    base_buf module = {0};
     bool ok = list != NULL;
     for (int i = 0; i < a->n_targets && ok; i++) {
-        const char *name = a->params->list[a->targets[i].a].name + strlen(MODEL_ADAPTER_PREFIX);
-        const char *end = strstr(name, ".lora_");
-        module.size = 0;
-        base_buf_put(&module, name, (size_t)(end - name));
-        cJSON *item = module.failed ? NULL : cJSON_CreateString(module.data);
-        ok = item && cJSON_AddItemToArray(list, item);
+        char *module = target_module(a, i);
+        ok = add_name(list, module);
+        base_free(module);
     }
-    base_buf_free(&module);
     if (!ok)
         cJSON_Delete(list);
     return ok ? list : NULL;
+}
+
+/* The modules that are stored whole; null where there are none. Biases alone may have other values besides. */
+static cJSON *saved_modules(by_adapter *a)
+{
+    cJSON *list = cJSON_CreateArray();
+    bool ok = list != NULL;
+    for (int i = 0; i < a->n_replaced && ok; i++) {
+        const model_replaced *r = &a->replaced[i];
+        bool saved;
+        ok = model_adapter_saves(a, r->tied ? a->model->arch->head : a->model->params->list[r->body].name,
+                                 &saved) == BY_OK;
+        char *module = ok && saved ? module_of(a, r->own, strrchr(a->params->list[r->own].name, '.')) : NULL;
+        ok = ok && (!saved || (module && (has_name(list, module, strlen(module)) || add_name(list, module))));
+        base_free(module);
+    }
+    if (ok && list->child)
+        return list;
+    cJSON_Delete(list);
+    return ok ? cJSON_CreateNull() : NULL;
+}
+
+/* The adapted modules that have another rank, or another alpha, than the rest. */
+static cJSON *other_values(const by_adapter *a, bool ranks)
+{
+    cJSON *pattern = cJSON_CreateObject();
+    bool ok = pattern != NULL;
+    for (int i = 0; i < a->n_targets && ok; i++) {
+        const model_target *t = &a->targets[i];
+        const double value = ranks ? t->rank : t->alpha,
+                     usual = ranks ? (double)a->config.rank : a->config.alpha;
+        char *module = target_module(a, i);
+        ok = module && (value == usual || cJSON_AddNumberToObject(pattern, module, value));
+        base_free(module);
+    }
+    if (!ok)
+        cJSON_Delete(pattern);
+    return ok ? pattern : NULL;
+}
+
+/* Names in the spelling of files are ends of paths or expressions, which cannot be translated: the modules that they have
+ * matched are listed instead. */
+static bool list_modules(by_adapter *a)
+{
+    const struct {
+        const char *key;
+        cJSON *value;
+    } members[] = {{"alpha_pattern", other_values(a, false)}, {"exclude_modules", cJSON_CreateNull()},
+                   {"layers_pattern", cJSON_CreateNull()},    {"layers_to_transform", cJSON_CreateNull()},
+                   {"modules_to_save", saved_modules(a)},     {"rank_pattern", other_values(a, true)},
+                   {"target_modules", adapted_modules(a)}};
+    bool ok = true;
+    for (int i = 0; i < BY_COUNT(members); i++)
+        ok = members[i].value && base_json_put(a->json, members[i].key, members[i].value) && ok;
+    return ok;
 }
 
 bool model_adapter_takes_all(const by_adapter *a)
@@ -369,7 +438,9 @@ by_status model_adapter_complete(by_adapter *a)
         transposed |= a->targets[i].w_is_kn;
     if (transposed)
         ok = base_json_put(a->json, "fan_in_fan_out", cJSON_CreateTrue());
-    if (model_adapter_takes_all(a)) {
+    if (a->old_names)
+        ok = ok && list_modules(a);
+    else if (model_adapter_takes_all(a)) {
         cJSON *list = adapted_modules(a);
         ok = ok && list && base_json_put(a->json, "target_modules", list);
     }

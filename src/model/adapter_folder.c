@@ -74,7 +74,7 @@ int model_adapter_labels(const char *dir)
 
 /* The parameter of the adapter that a tensor belongs to, or -1. A model may have been adapted with another head than it has here, so the
  * prefix of the body may be missing in the file, or be missing here. Old files name the biases of adapted layers as the body does. */
-static int find(const by_adapter *a, const char *name)
+static int find_as(const by_adapter *a, const char *name)
 {
     int k = by_params_find(a->params, name);
     const char *rest = strncmp(name, MODEL_ADAPTER_PREFIX, strlen(MODEL_ADAPTER_PREFIX)) == 0
@@ -96,6 +96,15 @@ static int find(const by_adapter *a, const char *name)
         k = k < 0 && tries[i] ? by_params_find(a->params, tries[i]) : k;
         base_free(tries[i]);
     }
+    return k;
+}
+
+/* Files that were written before the reference library renamed its modules have the names of files of models. */
+static int find(const by_adapter *a, const char *name)
+{
+    base_buf module = {0};
+    const int k = model_adapter_path(a->model, name, &module) ? find_as(a, module.data) : -1;
+    base_buf_free(&module);
     return k;
 }
 
@@ -141,13 +150,13 @@ static by_status check_shape(const by_adapter *a, int k, const by_weight *e)
                             io_show(e->name).text);
 }
 
-/* What PEFT stores besides, and the head of a model that is opened without one. */
+/* What PEFT stores besides, and the head or pooler of a model that is opened without one. */
 static bool is_unused(const by_adapter *a, const char *name)
 {
     const bool bare = a->model->task == BY_TASK_FEATURES || a->model->task == BY_TASK_ENCODER;
     const char *rest = name + BY_MIN(strlen(name), strlen(MODEL_ADAPTER_PREFIX));
     return strstr(name, ".original_module.") || strstr(name, ".modules_to_save.") ||
-           (bare && !model_in_body(a->model, rest));
+           strstr(name, ".pooler.") || (bare && !model_in_body(a->model, rest));
 }
 
 by_status model_adapter_match(by_adapter *a, const char *dir)

@@ -10,11 +10,23 @@
 
 /* ---- the parameters of a layer ---------------------------------------------------------------- */
 
+/* The name that a parameter has in the adapter's file: path and part are joined by a dot. NULL on failure. */
+static char *tensor_name(by_graph *g, const by_adapter *a, const char *path, const char *part)
+{
+    base_buf module = {0};
+    char *name =
+        model_adapter_path(a->model, path, &module)
+            ? base_arena_sprintf(g->arena, MODEL_ADAPTER_PREFIX "%s%s%s", module.data, *part ? "." : "", part)
+            : NULL;
+    base_buf_free(&module);
+    return name;
+}
+
 /* A parameter of the adapter under the module's name. */
 static by_tensor *own(by_graph *g, const by_adapter *a, const char *module, const char *part, int rank,
                       const int64_t *shape, by_init init)
 {
-    char *name = base_arena_sprintf(g->arena, MODEL_ADAPTER_PREFIX "%s.%s", module, part);
+    const char *name = tensor_name(g, a, module, part);
     return name ? gr_param_leaf(g, a->params, name, rank, shape, init) : gr_poison(g);
 }
 
@@ -89,8 +101,7 @@ static bool is_shared(const by_adapter *a, const char *name)
     return false;
 }
 
-static by_status is_adapted(const by_adapter *a, const char *name, const char *module, bool embedding,
-                            bool *out)
+static by_status is_adapted(by_adapter *a, const char *name, const char *module, bool embedding, bool *out)
 {
     const bool all = model_adapter_takes_all(a);
     bool saved = false;
@@ -129,7 +140,7 @@ static by_status meet(by_graph *g, by_adapter *a, const by_tensor *w, bool embed
         s = BY_ERR_MEMORY;
     if (t) {
         *t = (model_target){.weight = w->param, .embedding = embedding, .w_is_kn = w_is_kn};
-        s = model_adapter_scale(a, module.data, &t->rank, &t->scale);
+        s = model_adapter_scale(a, module.data, t);
         if (s == BY_OK)
             declare(g, a, t, module.data, w);
         a->n_targets += s == BY_OK && !gr_is_bad(g);
@@ -248,8 +259,8 @@ static const model_replaced *find_replaced(const by_adapter *a, int body, bool t
     return NULL;
 }
 
-/* Whether the adapter has its own values of a parameter; *name gets their name in its file. */
-static by_status is_replaced(by_graph *g, const by_adapter *a, const char *name, bool *out, char **file_name)
+/* Whether the adapter has its own values of a parameter; *own_name gets their name in its file. */
+static by_status is_replaced(by_graph *g, by_adapter *a, const char *name, bool *out, char **own_name)
 {
     base_buf module = {0};
     by_status s = model_adapter_saves(a, name, out);
@@ -261,10 +272,9 @@ static by_status is_replaced(by_graph *g, const by_adapter *a, const char *name,
         *out = adapted || a->config.bias == MODEL_BIAS_ALL;
     }
     if (s == BY_OK && *out) {
-        *file_name = bias && adapted ? base_arena_sprintf(g->arena, MODEL_ADAPTER_PREFIX "%s.base_layer.bias",
-                                                          module.data)
-                                     : base_arena_sprintf(g->arena, MODEL_ADAPTER_PREFIX "%s", name);
-        s = *file_name ? BY_OK : BY_ERR_MEMORY;
+        *own_name =
+            bias && adapted ? tensor_name(g, a, module.data, "base_layer.bias") : tensor_name(g, a, name, "");
+        s = *own_name ? BY_OK : BY_ERR_MEMORY;
     }
     base_buf_free(&module);
     return s;
@@ -273,8 +283,8 @@ static by_status is_replaced(by_graph *g, const by_adapter *a, const char *name,
 static by_status meet_parameter(by_graph *g, by_adapter *a, const char *name, const by_tensor *t, bool tied)
 {
     bool replaced;
-    char *file_name = NULL;
-    BY_TRY(is_replaced(g, a, name, &replaced, &file_name));
+    char *own_name = NULL;
+    BY_TRY(is_replaced(g, a, name, &replaced, &own_name));
     if (!replaced)
         return BY_OK;
     model_replaced *more = base_resize(a->replaced, (size_t)a->n_replaced + 1, sizeof *more);
@@ -282,7 +292,7 @@ static by_status meet_parameter(by_graph *g, by_adapter *a, const char *name, co
         return BY_ERR_MEMORY;
     a->replaced = more;
     const by_tensor *value =
-        gr_param_leaf(g, a->params, file_name, t->rank, t->dim, (by_init){BY_INIT_ZERO, 0});
+        gr_param_leaf(g, a->params, own_name, t->rank, t->dim, (by_init){BY_INIT_ZERO, 0});
     if (!gr_is_bad(g))
         more[a->n_replaced++] = (model_replaced){.body = t->param, .own = value->param, .tied = tied};
     return by_graph_status(g);

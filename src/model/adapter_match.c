@@ -55,6 +55,62 @@ static by_status match_around(const char *before, const char *key, const char *a
     return s;
 }
 
+/* ---- spellings -------------------------------------------------------------------------------- */
+
+/* Whether the path goes on with these parts. */
+static bool begins_with(const char *path, const char *parts)
+{
+    const size_t n = strlen(parts);
+    return strncmp(path, parts, n) == 0 && (!path[n] || path[n] == '.');
+}
+
+bool model_adapter_path(const by_model *m, const char *path, base_buf *out)
+{
+    out->size = 0;
+    base_buf_puts(out, "");
+    for (const char *at = path; *at && !out->failed;) {
+        const arch_alias *p = m->arch->modules;
+        while (p && p->key && !begins_with(at, p->key))
+            p++;
+        const bool other = p && p->key;
+        const size_t n = other ? strlen(p->key) : strcspn(at, ".");
+        base_buf_put(out, other ? p->field : at, other ? strlen(p->field) : n);
+        base_buf_put(out, ".", at[n] == '.');
+        at += n + (at[n] == '.');
+    }
+    return !out->failed;
+}
+
+/* The path of a module or parameter, as the reference library and as files have it. */
+typedef struct spellings {
+    base_buf module;
+    const char *file; /* NULL: the same */
+} spellings;
+
+static by_status spell(const by_adapter *a, const char *path, spellings *s)
+{
+    *s = (spellings){0};
+    if (!model_adapter_path(a->model, path, &s->module)) {
+        base_buf_free(&s->module);
+        return BY_ERR_MEMORY;
+    }
+    s->file = strcmp(path, s->module.data) == 0 ? NULL : path;
+    return BY_OK;
+}
+
+typedef by_status (*path_test)(const void *what, const char *path, bool *out);
+
+/* Whether the test holds for one of the spellings. Notes when that is not the one of the reference library. */
+static by_status either(by_adapter *a, path_test one, const void *what, const spellings *s, bool *out)
+{
+    BY_TRY(one(what, s->module.data, out));
+    if (*out || !s->file)
+        return BY_OK;
+    BY_TRY(one(what, s->file, out));
+    a->old_names |= *out;
+    return BY_OK;
+}
+
 /* ---- modules ---------------------------------------------------------------------------------- */
 
 bool model_adapter_module(const char *name, const char *part, base_buf *out)
@@ -80,8 +136,9 @@ static bool is_named(const char *module, const char *name)
     return ends_with(module, name) && (n == t || module[n - t - 1] == '.');
 }
 
-static by_status in_names(const cJSON *names, const char *module, bool *out)
+static by_status in_names(const void *what, const char *module, bool *out)
 {
+    const cJSON *names = what;
     *out = false;
     if (cJSON_IsString(names))
         return match(names->valuestring, module, out, NULL);
@@ -90,18 +147,18 @@ static by_status in_names(const cJSON *names, const char *module, bool *out)
     return BY_OK;
 }
 
-static bool lists_exactly(const cJSON *names, const char *module)
+static by_status lists_exactly(const void *what, const char *module, bool *out)
 {
-    for (const cJSON *n = cJSON_IsArray(names) ? names->child : NULL; n; n = n->next)
-        if (strcmp(n->valuestring, module) == 0)
-            return true;
-    return false;
+    const cJSON *names = what;
+    *out = false;
+    for (const cJSON *n = cJSON_IsArray(names) ? names->child : NULL; n && !*out; n = n->next)
+        *out = strcmp(n->valuestring, module) == 0;
+    return BY_OK;
 }
 
 /* The number of the layer in a path: the first after one of the patterns, or after any two parts. -1: none. */
-static by_status layer_of(const by_adapter *a, const char *module, long *layer)
+static by_status layer_of(const cJSON *patterns, const char *module, long *layer)
 {
-    const cJSON *patterns = a->config.layers_pattern;
     const cJSON *first = cJSON_IsArray(patterns) ? patterns->child : patterns;
     bool found = false;
     *layer = -1;
@@ -125,44 +182,70 @@ static bool holds(const cJSON *numbers, long value)
     return false;
 }
 
-static by_status matches(const by_adapter *a, const char *module, bool *out)
+static by_status in_layers(const void *what, const char *module, bool *out)
 {
-    const model_adapter_config *c = &a->config;
-    bool other = false;
+    const model_adapter_config *c = what;
     long layer;
     *out = false;
-    if (c->excluded)
-        BY_TRY(in_names(c->excluded, module, &other));
-    for (const cJSON *n = c->save ? c->save->child : NULL; n && !other; n = n->next)
-        BY_TRY(match_around("(|.*\\.)", n->valuestring, "(|\\..*)", module, &other, NULL));
-    if (other)
-        return BY_OK;
-    BY_TRY(in_names(c->targets, module, out));
-    const bool some = c->layers && (cJSON_IsNumber(c->layers) || c->layers->child);
-    if (!*out || !some || cJSON_IsString(c->targets) || lists_exactly(c->targets, module))
-        return BY_OK;
-    BY_TRY(layer_of(a, module, &layer));
+    BY_TRY(layer_of(c->layers_pattern, module, &layer));
     *out = layer >= 0 && holds(c->layers, layer);
     return BY_OK;
 }
 
+static by_status is_inside(const void *what, const char *module, bool *out)
+{
+    const cJSON *name = what;
+    return match_around("(|.*\\.)", name->valuestring, "(|\\..*)", module, out, NULL);
+}
+
+static by_status matches(by_adapter *a, const spellings *module, bool *out)
+{
+    const model_adapter_config *c = &a->config;
+    bool other = false;
+    *out = false;
+    if (c->excluded)
+        BY_TRY(either(a, in_names, c->excluded, module, &other));
+    for (const cJSON *n = c->save ? c->save->child : NULL; n && !other; n = n->next)
+        BY_TRY(either(a, is_inside, n, module, &other));
+    if (other)
+        return BY_OK;
+    BY_TRY(either(a, in_names, c->targets, module, out));
+    const bool some = c->layers && (cJSON_IsNumber(c->layers) || c->layers->child);
+    if (!*out || !some || cJSON_IsString(c->targets))
+        return BY_OK;
+    BY_TRY(either(a, lists_exactly, c->targets, module, &other));
+    return other ? BY_OK : either(a, in_layers, c, module, out);
+}
+
+static by_status matches_path(by_adapter *a, const char *path, bool *out)
+{
+    spellings s;
+    BY_TRY(spell(a, path, &s));
+    by_status status = matches(a, &s, out);
+    base_buf_free(&s.module);
+    return status;
+}
+
 /* A configuration that was made for a model with a head has the prefix of the body in its paths. */
-by_status model_adapter_matches(const by_adapter *a, const char *module, bool *out)
+by_status model_adapter_matches(by_adapter *a, const char *module, bool *out)
 {
     const by_model *m = a->model;
-    BY_TRY(matches(a, module, out));
+    *out = false;
+    BY_TRY(matches_path(a, module, out));
     if (*out || (m->task != BY_TASK_FEATURES && m->task != BY_TASK_ENCODER))
         return BY_OK;
     char *full = base_sprintf("%s%s", model_prefix(m), module);
-    by_status s = full ? matches(a, full, out) : BY_ERR_MEMORY;
+    by_status s = full ? matches_path(a, full, out) : BY_ERR_MEMORY;
     base_free(full);
     return s;
 }
 
-by_status model_adapter_saves(const by_adapter *a, const char *parameter, bool *out)
+/* Whether a module that the parameter lies in ends with one of the names. */
+static by_status is_saved(const void *what, const char *parameter, bool *out)
 {
+    const cJSON *names = what;
     *out = false;
-    for (const cJSON *n = a->config.save ? a->config.save->child : NULL; n && !*out; n = n->next)
+    for (const cJSON *n = names->child; n && !*out; n = n->next)
         for (const char *dot = strchr(parameter, '.'); dot && !*out; dot = strchr(dot + 1, '.')) {
             char *module = base_sprintf("%.*s", (int)(dot - parameter), parameter);
             if (!module)
@@ -173,31 +256,51 @@ by_status model_adapter_saves(const by_adapter *a, const char *parameter, bool *
     return BY_OK;
 }
 
-/* The value of the first key of a pattern that the end of the path matches. */
-static by_status in_pattern(const cJSON *pattern, const char *module, double fallback, double *out)
+by_status model_adapter_saves(by_adapter *a, const char *parameter, bool *out)
 {
+    spellings s;
+    *out = false;
+    if (!a->config.save)
+        return BY_OK;
+    BY_TRY(spell(a, parameter, &s));
+    by_status status = either(a, is_saved, a->config.save, &s, out);
+    base_buf_free(&s.module);
+    return status;
+}
+
+static by_status is_key(const void *what, const char *module, bool *out)
+{
+    const cJSON *entry = what;
+    char *key = base_sprintf("(%s)", entry->string);
+    by_status s = key ? match_around("(.*\\.)?", key, "", module, out, NULL) : BY_ERR_MEMORY;
+    base_free(key);
+    return s;
+}
+
+/* The value of the first key of a pattern that the end of the path matches. */
+static by_status in_pattern(by_adapter *a, const cJSON *pattern, const spellings *module, double fallback,
+                            double *out)
+{
+    bool found = false;
     *out = fallback;
-    for (const cJSON *p = pattern ? pattern->child : NULL; p; p = p->next) {
-        bool found;
-        char *key = base_sprintf("(%s)", p->string);
-        by_status s = key ? match_around("(.*\\.)?", key, "", module, &found, NULL) : BY_ERR_MEMORY;
-        base_free(key);
-        BY_TRY(s);
-        if (found) {
-            *out = p->valuedouble;
-            return BY_OK;
-        }
+    for (const cJSON *p = pattern ? pattern->child : NULL; p && !found; p = p->next) {
+        BY_TRY(either(a, is_key, p, module, &found));
+        *out = found ? p->valuedouble : fallback;
     }
     return BY_OK;
 }
 
-by_status model_adapter_scale(const by_adapter *a, const char *module, int *rank, double *scale)
+by_status model_adapter_scale(by_adapter *a, const char *module, model_target *t)
 {
     const model_adapter_config *c = &a->config;
-    double r, alpha;
-    BY_TRY(in_pattern(c->rank_pattern, module, (double)c->rank, &r));
-    BY_TRY(in_pattern(c->alpha_pattern, module, c->alpha, &alpha));
-    *rank = (int)r;
-    *scale = alpha / (c->rslora ? sqrt(r) : r);
-    return BY_OK;
+    double r = 1;
+    spellings path;
+    BY_TRY(spell(a, module, &path));
+    by_status s = in_pattern(a, c->rank_pattern, &path, (double)c->rank, &r);
+    if (s == BY_OK)
+        s = in_pattern(a, c->alpha_pattern, &path, c->alpha, &t->alpha);
+    base_buf_free(&path.module);
+    t->rank = (int)r;
+    t->scale = t->alpha / (c->rslora ? sqrt(r) : r);
+    return s;
 }

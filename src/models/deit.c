@@ -84,6 +84,7 @@ const arch_family arch_deit = {
     .other = {"DeiTForImageClassificationWithTeacher", BY_TASK_CLASSIFY, offsetof(deit_config, teacher)},
     .pretrained = BY_TASK_CLASSIFY,
     .prefix = "deit.",
+    .modules = arch_vit_modules,
     .keys = arch_vit_keys,
     .tokens = {-1, -1, -1},
     .fields = fields,
@@ -96,7 +97,7 @@ const arch_family arch_deit = {
     .check = arch_vit_check,
     .pictures = arch_vit_pictures,
     .inputs = arch_picture_inputs,
-    .adapted = "query,value",
+    .adapted = "q_proj,v_proj",
     .build = build,
     .loss = loss,
 };

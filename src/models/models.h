@@ -175,6 +175,9 @@ typedef struct arch_family {
     bool always_tied; /* tie_word_embeddings does not decide: the head is tied unless the file has another */
     const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
                                    end, NULL: none */
+    /* Parts of names in files whose modules have other names in the reference library, and so in adapters. The first that
+     * fits counts. key NULL at the end; NULL: none */
+    const arch_alias *modules;
     const arch_alias *copies; /* endings of tensors that repeat a parameter: in a file they have its values; key
                                NULL at the end, NULL: none */
     const char *const *sines; /* endings of tables of positions, which must be the sines of 2017; as ignored */
@@ -532,6 +535,7 @@ typedef struct arch_vit_config {
 by_status arch_vit_check(const void *config);
 by_pictures arch_vit_pictures(const void *config);
 extern const arch_key arch_vit_keys[];
+extern const arch_alias arch_vit_modules[];
 
 /* The configuration of a model that writes captions with this encoder and this decoder, whose own configurations are copied. The caller
  * owns it; NULL on failure. */

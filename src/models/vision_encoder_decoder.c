@@ -176,6 +176,7 @@ const arch_family arch_vision_encoder_decoder = {
     .classes = {[BY_TASK_SEQ2SEQ] = "VisionEncoderDecoderModel"},
     .pretrained = BY_TASK_SEQ2SEQ,
     .prefix = "",
+    .modules = arch_vit_modules,
     .head = "decoder.lm_head.weight",
     .table = "decoder.transformer.wte.weight",
     .head_offset = offsetof(caption_config, decoder.head),

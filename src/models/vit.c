@@ -7,6 +7,16 @@ static const arch_field fields[] = {ARCH_VIT_FIELDS};
 const arch_key arch_vit_keys[] = {{.key = "encoder_stride"}, /* of masked image modelling */
                                   {.key = NULL}};
 
+/* Files have the names of transformers 4, and modules those of transformers 5. */
+const arch_alias arch_vit_modules[] = {{"encoder.layer", "layers"},
+                                       {"attention.attention.query", "attention.q_proj"},
+                                       {"attention.attention.key", "attention.k_proj"},
+                                       {"attention.attention.value", "attention.v_proj"},
+                                       {"attention.output.dense", "attention.o_proj"},
+                                       {"intermediate.dense", "mlp.fc1"},
+                                       {"output.dense", "mlp.fc2"},
+                                       {NULL, NULL}};
+
 static const arch_preset presets[] = {
     {"tiny", 12, 3, 192, 0},    {"small", 12, 6, 384, 0}, {"base", 12, 12, 768, 0},
     {"large", 24, 16, 1024, 0}, {"grey28", 6, 4, 128, 0}, /* 28 x 28 pixels of one channel, as in MNIST */
@@ -154,6 +164,7 @@ const arch_family arch_vit = {
     .classes = {[BY_TASK_CLASSIFY] = "ViTForImageClassification", [BY_TASK_FEATURES] = "ViTModel"},
     .pretrained = BY_TASK_CLASSIFY,
     .prefix = "vit.",
+    .modules = arch_vit_modules,
     .keys = arch_vit_keys,
     .tokens = {-1, -1, -1},
     .fields = fields,
@@ -165,6 +176,6 @@ const arch_family arch_vit = {
     .check = arch_vit_check,
     .pictures = arch_vit_pictures,
     .inputs = arch_picture_inputs,
-    .adapted = "query,value",
+    .adapted = "q_proj,v_proj",
     .build = build,
 };
