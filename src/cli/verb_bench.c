@@ -171,9 +171,10 @@ const cli_verb cli_bench = {
     .name = "bench",
     .summary = "measure how fast models train and run on this machine",
     .description =
-        "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step (median "
-        "and "
-        "minimum), FLOP/s and their share of the rate of a large matrix product, and peak memory.\n\n"
+        "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step "
+        "(median and minimum), FLOP/s and their share of the rate of a large matrix product, and peak "
+        "memory.\n"
+        "\n"
         "  train           forward, backward and update; 6 N + 12 L d T FLOP per token.\n"
         "                  Encoders predict 15 % of their tokens, XLNet with two streams;\n"
         "                  vit and deit sort pictures into 1,000 classes: a token is a position\n"
@@ -185,7 +186,8 @@ const cli_verb cli_bench = {
         "  profile         all nodes of a training step, by kind and shape\n"
         "  profile-decode  all nodes of a decoding step\n"
         "  attention       each kind of attention over --lengths, forward and backward: milliseconds,\n"
-        "                  activations, time relative to dense and to dense times the share of pairs kept,\n"
+        "                  activations, time relative to dense and to dense times the share of pairs "
+        "kept,\n"
         "                  and the exponent of the length. Prints a table\n"
         "  open            the weights of --model-dir: milliseconds, memory before and after",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"

@@ -283,21 +283,19 @@ const cli_verb cli_finetune = {
     .args = "MODEL",
     .description =
         "MODEL is a model directory or a run folder. Its body is kept and gets a new head for the "
-        "task, unless it already has that head with the same labels. Data are tables (TSV, CSV), "
-        "JSON lines or lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, "
-        ".zst), or - for standard input. The columns and labels found are printed before training. "
-        "Labels are numbered in sorted order, and config.json keeps their names.\n"
+        "task, unless it already has that head with the same labels. Data are tables (TSV, CSV), JSON "
+        "lines or lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, .zst), or "
+        "- for standard input. The columns and labels found are printed before training. Labels are "
+        "numbered in sorted order, and config.json keeps their names.\n"
         "\n"
-        "DIR becomes a model directory that other programs load: the best model by the task's "
-        "metric (accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else "
-        "the last. Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same "
-        "command continues a stopped run.\n"
+        "DIR becomes a model directory that other programs load: the best model by the task's metric "
+        "(accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else the last. "
+        "Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a "
+        "stopped run.\n"
         "\n"
-        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a folder "
-        "of PEFT "
-        "(adapter_config.json, adapter_model.safetensors) that names MODEL, and opens like a model. With "
-        "--weights q4_0 "
-        "the model is held in 4 bits meanwhile (QLoRA).",
+        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a "
+        "folder of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens "
+        "like a model. With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA).",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

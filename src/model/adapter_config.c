@@ -197,6 +197,8 @@ static bool add_names(cJSON *list, const char *text, bool numbers)
             name ? (numbers ? cJSON_CreateNumber((double)strtol(name, &end, 10)) : cJSON_CreateString(name))
                  : NULL;
         ok = item && n > 0 && (!numbers || (end > name && !*end)) && cJSON_AddItemToArray(list, item);
+        if (!ok)
+            cJSON_Delete(item);
         base_free(name);
         at += n + (at[n] == ',');
     }
