@@ -7,8 +7,9 @@ target_include_directories(banyan-flags INTERFACE ${PROJECT_SOURCE_DIR}/include 
 target_include_directories(banyan-flags SYSTEM INTERFACE ${system_includes})
 if("BY_HAVE_OPENMP" IN_LIST definitions)
     target_compile_options(banyan-flags INTERFACE ${OpenMP_C_FLAGS})
-else()
-    target_compile_options(banyan-flags INTERFACE -Wno-unknown-pragmas -Wno-unused-parameter)
+else() # names that only a pragma mentions are unused
+    target_compile_options(banyan-flags INTERFACE
+        -Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable -Wno-unused-function)
 endif()
 
 if(BANYAN_SANITIZE)
