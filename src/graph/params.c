@@ -53,7 +53,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     int found = base_names_find(p->names, name);
     if (found >= 0) {
         const gr_param_info *old = &p->list[found];
-        if (old->rank == rank && memcmp(old->dim, shape, (size_t)rank * sizeof *shape) == 0)
+        if (old->rank == rank && (rank == 0 || memcmp(old->dim, shape, (size_t)rank * sizeof *shape) == 0))
             return found;
         base_fail(BY_ERR_ARGUMENT, "parameter %s is asked for with two different shapes", name);
         return -1;
