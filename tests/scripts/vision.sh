@@ -187,7 +187,7 @@ check joined-model-writes works 'an orange map'
 awk -F'\t' 'NR > 1 { file[NR] = $1; text[NR] = $2 } END { print "file\tcaption"; print file[2] "\t" text[3]; print file[3] "\t" text[2] }' two.tsv >wrong.tsv
 MALLOC_PERTURB_=191 run finetune joined-told --task caption --data wrong.tsv --eval two.tsv --max-steps 30 --eval-steps 2 --learning-rate 3e-3 \
     --lr-scheduler constant --warmup-steps 0 --batch-size 2 --threads 1 --quiet --json --out spoilt
-check best-captions-are-not-the-last works '"best_step":[24],.*"exact":1,'
+check best-captions-are-not-the-last works '"best_step":[2468],.*"exact":\(1\|0.5\),' # of two captions
 run convert teacher wrong --decoder teacher
 check decoder-of-no-texts fails 1 'no language model'
 run convert writer wrong --decoder writer
