@@ -301,7 +301,7 @@ static inline float exp_below_zero(float x)
     return p * scale.value;
 }
 
-/* The weights of LANES tokens, of which the last ones may lie behind the row. */
+/* The weights of LANES tokens. The row has `count` of them; weights past its end are 0. */
 static void weigh(const float *restrict row, int count, float top, float *restrict weight)
 {
     float near[LANES];

@@ -100,7 +100,7 @@ static by_status spell(const by_adapter *a, const char *path, spellings *s)
 
 typedef by_status (*path_test)(const void *what, const char *path, bool *out);
 
-/* Whether the test holds for one of the spellings. Notes when that is not the one of the reference library. */
+/* Whether the test holds for one of the spellings. Remembers that a configuration has names of files. */
 static by_status either(by_adapter *a, path_test one, const void *what, const spellings *s, bool *out)
 {
     BY_TRY(one(what, s->module.data, out));

@@ -98,14 +98,17 @@ static train_rule steps_rule(const train_run *r)
     return r->loop.longer || (fixed && !(r->spec.scheduled_sampling > 0)) ? TRAIN_FREE : TRAIN_SAME;
 }
 
+static double role(const by_model *m, arch_role wanted)
+{
+    return arch_config_get(m->arch, m->config, wanted);
+}
+
 static void record_numbers(const train_run *r, const by_model *m, train_record *out)
 {
     const by_run_spec *s = &r->spec;
     const bool masks = data_objective_masks(r->data.kind), denoises = data_objective_denoises(r->data.kind),
                fim = r->data.kind == DATA_OBJECTIVE_FIM, plm = r->data.kind == DATA_OBJECTIVE_PLM;
     const data_masking mask = train_masking_choose(s, r->data.kind);
-    const double dropout =
-        round(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT) * 1e6) / 1e6; /* a float */
     const struct {
         const char *key;
         double value;
@@ -116,8 +119,8 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"width", by_model_width(m), TRAIN_SAME},
         {"context", by_model_context(m), TRAIN_SAME},
         {"vocab", by_model_vocab(m), TRAIN_SAME},
-        {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), TRAIN_SAME},
-        {"dropout", dropout, TRAIN_SAME},
+        {"inner", role(m, ARCH_ROLE_INNER), TRAIN_SAME},
+        {"dropout", round(role(m, ARCH_ROLE_DROPOUT) * 1e6) / 1e6, TRAIN_SAME}, /* a float */
         {"batch", s->batch, TRAIN_SAME},
         {"seq", s->seq, TRAIN_SAME},
         {"accumulate", s->accumulate, TRAIN_SAME},
@@ -138,22 +141,20 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"mask_copies", mask.copies, TRAIN_YOUNGER},
         {"mask_words", mask.longest, TRAIN_YOUNGER},
         {"whole_words", mask.whole_words, TRAIN_YOUNGER},
-        {"decoder_layers", arch_config_get(m->arch, m->config, ARCH_ROLE_DECODER_LAYERS), TRAIN_YOUNGER},
-        {"pre_norm", arch_config_get(m->arch, m->config, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
-        {"kv_heads", arch_config_get(m->arch, m->config, ARCH_ROLE_KV_HEADS), TRAIN_YOUNGER},
+        {"decoder_layers", role(m, ARCH_ROLE_DECODER_LAYERS), TRAIN_YOUNGER},
+        {"pre_norm", role(m, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
+        {"kv_heads", role(m, ARCH_ROLE_KV_HEADS), TRAIN_YOUNGER},
         {"memory", by_model_memory(m), TRAIN_YOUNGER},
-        {"stride", arch_config_get(m->arch, m->config, ARCH_ROLE_STRIDE), TRAIN_YOUNGER},
-        {"summary", arch_config_get(m->arch, m->config, ARCH_ROLE_SUMMARY), TRAIN_YOUNGER},
-        {"channels", arch_config_get(m->arch, m->config, ARCH_ROLE_CHANNELS), TRAIN_YOUNGER},
-        {"query_block", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK), TRAIN_YOUNGER},
-        {"local_memory", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY), TRAIN_YOUNGER},
-        {"query_block_rows", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK_ROWS), TRAIN_YOUNGER},
-        {"query_block_columns", arch_config_get(m->arch, m->config, ARCH_ROLE_BLOCK_COLUMNS), TRAIN_YOUNGER},
-        {"local_memory_rows", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY_ROWS),
-         TRAIN_YOUNGER},
-        {"local_memory_columns", arch_config_get(m->arch, m->config, ARCH_ROLE_LOCAL_MEMORY_COLUMNS),
-         TRAIN_YOUNGER},
-        {"mixtures", arch_config_get(m->arch, m->config, ARCH_ROLE_MIXTURES), TRAIN_YOUNGER},
+        {"stride", role(m, ARCH_ROLE_STRIDE), TRAIN_YOUNGER},
+        {"summary", role(m, ARCH_ROLE_SUMMARY), TRAIN_YOUNGER},
+        {"channels", role(m, ARCH_ROLE_CHANNELS), TRAIN_YOUNGER},
+        {"query_block", role(m, ARCH_ROLE_BLOCK), TRAIN_YOUNGER},
+        {"local_memory", role(m, ARCH_ROLE_LOCAL_MEMORY), TRAIN_YOUNGER},
+        {"query_block_rows", role(m, ARCH_ROLE_BLOCK_ROWS), TRAIN_YOUNGER},
+        {"query_block_columns", role(m, ARCH_ROLE_BLOCK_COLUMNS), TRAIN_YOUNGER},
+        {"local_memory_rows", role(m, ARCH_ROLE_LOCAL_MEMORY_ROWS), TRAIN_YOUNGER},
+        {"local_memory_columns", role(m, ARCH_ROLE_LOCAL_MEMORY_COLUMNS), TRAIN_YOUNGER},
+        {"mixtures", role(m, ARCH_ROLE_MIXTURES), TRAIN_YOUNGER},
         {"hash_rounds", by_model_hash_rounds(m), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
         {"scheduled_sampling", s->scheduled_sampling, TRAIN_YOUNGER},
