@@ -33,8 +33,7 @@ ours() {
     count=$1 out=$2
     shift 2
     [ -z "$end" ] || set -- "$@" --stop "$end"
-    /usr/bin/time -f '%U %S' -o "$out.time" "$banyan" align "$@" >>"$work/log" 2>&1 || exit 1
-    awk '{ print $1 + $2 }' "$out.time"
+    ("$banyan" align "$@" >>"$work/log" 2>&1 || exit 1; times) | awk -F '[ms ]+' 'END { if (NR < 2) exit 1; print 60 * $1 + $2 + 60 * $3 + $4 }'
 }
 
 echo "| | s per step | processor time, s | tokens per answer | reward at first | in the end |"
