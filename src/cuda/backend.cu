@@ -21,7 +21,7 @@ enum { PROBE = 32 };
 enum { PROBE = 8192 };
 #endif
 enum { RESIDENT_LEAST = 1 << 30 }; /* bytes of weights */
-enum { STAGING = 32 << 20, WORKSPACE = 64 << 20, ALIGN = 256 };
+enum { WORKSPACE = 64 << 20 };
 
 by_status cuda_check(cudaError_t error, const char *what)
 {
@@ -103,41 +103,8 @@ static by_status look_for_faults(cuda_context *c)
 
 static by_status wait_for(cuda_context *c, const char *what)
 {
+    c->busy = false;
     return cuda_check(cudaStreamSynchronize(c->stream), what);
-}
-
-/* At the end of one half of the pinned memory, switches to the other half, whose copies must have finished.
- * Those are old, so this does not wait for the GPU's most recent kernel. */
-static by_status next_half(cuda_context *c)
-{
-    const size_t half = STAGING / 2;
-    if (c->staging_at == 0 || c->staging_at % half != 0)
-        return BY_OK;
-    const int left = c->staging_at == half ? 0 : 1;
-    BY_TRY(cuda_check(cudaEventRecord(c->staging_left[left], c->stream), "copying to the GPU"));
-    BY_TRY(cuda_check(cudaEventSynchronize(c->staging_left[!left]), "copying to the GPU"));
-    if (left == 1)
-        c->staging_at = 0;
-    return BY_OK;
-}
-
-/* Copies through pinned memory, so that the copy overlaps with the host. */
-static by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
-{
-    cuda_context *c = cuda_of(d);
-    while (bytes > 0) {
-        BY_TRY(next_half(c));
-        const size_t part = BY_MIN(bytes, STAGING / 2 - c->staging_at % (STAGING / 2));
-        char *at = c->staging + c->staging_at;
-        memcpy(at, from, part);
-        BY_TRY(cuda_check(cudaMemcpyAsync(to, at, part, cudaMemcpyHostToDevice, c->stream),
-                          "copying to the GPU"));
-        c->staging_at = (c->staging_at + part + ALIGN - 1) / ALIGN * ALIGN;
-        to = (char *)to + part;
-        from = (const char *)from + part;
-        bytes -= part;
-    }
-    return BY_OK;
 }
 
 static by_status cuda_download(by_device *d, void *to, const void *from, size_t bytes)
@@ -417,6 +384,7 @@ static by_status cuda_run(by_program *p)
     program_plan *plan = (program_plan *)p->plan;
     cuda_context *c = cuda_of(p->device);
     BY_TRY(send_seed(p, plan));
+    c->busy = true;
     if (p->trace)
         return p->only_times ? timed_run(p) : traced_run(p);
     if (plan->runs++ == 0 || c->no_graphs) {
@@ -442,10 +410,7 @@ static void cuda_close(by_device *d)
     cudaFree(c->scratch);
     cudaFree(c->workspace);
     cudaFree(c->counters);
-    cudaFreeHost(c->staging);
-    for (int i = 0; i < 2; i++)
-        if (c->staging_left[i])
-            cudaEventDestroy(c->staging_left[i]);
+    cuda_uploads_close(c);
     cudaFreeHost(c->fault);
     if (c->stream)
         cudaStreamDestroy(c->stream);
@@ -531,10 +496,7 @@ static by_status open_card(by_device *d, cuda_context *c)
         return base_fail(BY_ERR_DEVICE, "%s has compute capability %d.%d; 8.0 (Ampere) or later is required",
                          card.name, card.major, card.minor);
     BY_TRY(cuda_check(cudaStreamCreate(&c->stream), "opening the GPU"));
-    BY_TRY(cuda_check(cudaMallocHost((void **)&c->staging, STAGING), "pinned memory"));
-    for (int i = 0; i < 2; i++)
-        BY_TRY(cuda_check(cudaEventCreateWithFlags(&c->staging_left[i], cudaEventDisableTiming),
-                          "pinned memory"));
+    BY_TRY(cuda_uploads_open(c));
     BY_TRY(cuda_check(cudaHostAlloc((void **)&c->fault, sizeof *c->fault, cudaHostAllocMapped),
                       "pinned memory"));
     memset(c->fault, 0, sizeof *c->fault);

@@ -30,6 +30,19 @@ typedef struct cuda_fault {
 
 enum { BY_CUDA_COUNTERS = 4096 };
 
+/* Copies from the host: upload.cu. */
+typedef struct cuda_uploads {
+    char *staging; /* pinned memory, used in two halves */
+    size_t at;
+    cudaEvent_t left[2]; /* recorded when the host switches to the other half */
+    cudaStream_t stream; /* of large copies beside running programs; NULL: there was none yet */
+    char *pinned;        /* likewise, in two halves, */
+    cudaEvent_t read[2]; /* recorded after the copy out of each */
+    void *landing;       /* device memory where such a copy arrives */
+    size_t landing_bytes;
+    cudaEvent_t arrived, taken; /* it is complete; it was copied to its place */
+} cuda_uploads;
+
 /* by_device.impl */
 typedef struct cuda_context {
     int index, arch; /* which card; 90 for compute capability 9.0 */
@@ -49,9 +62,8 @@ typedef struct cuda_context {
     struct cuda_tuner *tuner; /* see tune.cuh; NULL: use the library's first choice */
     void *workspace;          /* cuBLASLt's workspace, device memory */
     size_t workspace_bytes;
-    char *staging; /* pinned memory for uploads, used in two halves */
-    size_t staging_at;
-    cudaEvent_t staging_left[2]; /* recorded when the host switches to the other half */
+    cuda_uploads uploads;
+    bool busy;     /* programs were started since the host last waited */
     void *scratch; /* working memory of the kernels, shared by all programs, which run in order */
     size_t scratch_bytes;
     int generation; /* number of times scratch has moved */
@@ -84,6 +96,10 @@ static inline int cuda_number(const cuda_exec *x, const gr_node *n)
 {
     return x->first_node + n->index;
 }
+
+by_status cuda_uploads_open(cuda_context *c);
+void cuda_uploads_close(cuda_context *c);
+by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes);
 
 /* Returns BY_OK, or BY_ERR_DEVICE with CUDA's message. */
 by_status cuda_check(cudaError_t error, const char *what);

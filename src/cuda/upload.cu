@@ -1,0 +1,141 @@
+/* upload.cu - copies from the host to the GPU. Small ones go through pinned memory on the stream of the programs. A large one beside
+ * a running program would wait there for the pinned memory, and the GPU then for the host; it takes a stream of its own, arrives in memory
+ * of its own, and is copied to its place when the programs before it have ended. */
+#include <string.h>
+
+#include "cuda/cuda.h"
+
+enum { STAGING = 32 << 20, HALF = STAGING / 2, ALIGN = 256 };
+#ifdef BY_CUDA_EMULATE
+enum { LARGE = 1 << 12 };
+#else
+enum { LARGE = HALF };
+#endif
+
+static by_status make_event(cudaEvent_t *event)
+{
+    return *event ? BY_OK
+                  : cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "pinned memory");
+}
+
+by_status cuda_uploads_open(cuda_context *c)
+{
+    cuda_uploads *u = &c->uploads;
+    BY_TRY(cuda_check(cudaMallocHost((void **)&u->staging, STAGING), "pinned memory"));
+    BY_TRY(make_event(&u->left[0]));
+    return make_event(&u->left[1]);
+}
+
+void cuda_uploads_close(cuda_context *c)
+{
+    cuda_uploads *u = &c->uploads;
+    const cudaEvent_t events[] = {u->left[0], u->left[1], u->read[0], u->read[1], u->arrived, u->taken};
+    if (u->stream) {
+        cudaStreamSynchronize(u->stream);
+        cudaStreamDestroy(u->stream);
+    }
+    cudaFreeHost(u->staging);
+    cudaFreeHost(u->pinned);
+    cudaFree(u->landing);
+    for (int i = 0; i < BY_COUNT(events); i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    *u = cuda_uploads{};
+}
+
+/* ---- on the stream of the programs ------------------------------------------------------------- */
+
+/* At the end of one half of the pinned memory, switches to the other half, whose copies must have finished.
+ * Those are old, so this does not wait for the GPU's most recent kernel. */
+static by_status next_half(cuda_context *c)
+{
+    cuda_uploads *u = &c->uploads;
+    if (u->at == 0 || u->at % HALF != 0)
+        return BY_OK;
+    const int left = u->at == HALF ? 0 : 1;
+    BY_TRY(cuda_check(cudaEventRecord(u->left[left], c->stream), "copying to the GPU"));
+    BY_TRY(cuda_check(cudaEventSynchronize(u->left[!left]), "copying to the GPU"));
+    if (left == 1)
+        u->at = 0;
+    return BY_OK;
+}
+
+static by_status upload_small(cuda_context *c, char *to, const char *from, size_t bytes)
+{
+    cuda_uploads *u = &c->uploads;
+    while (bytes > 0) {
+        BY_TRY(next_half(c));
+        const size_t part = BY_MIN(bytes, HALF - u->at % HALF);
+        memcpy(u->staging + u->at, from, part);
+        BY_TRY(cuda_check(cudaMemcpyAsync(to, u->staging + u->at, part, cudaMemcpyHostToDevice, c->stream),
+                          "copying to the GPU"));
+        u->at = (u->at + part + ALIGN - 1) / ALIGN * ALIGN;
+        to += part;
+        from += part;
+        bytes -= part;
+    }
+    return BY_OK;
+}
+
+/* ---- beside them ------------------------------------------------------------------------------- */
+
+static by_status make_stream(cuda_uploads *u)
+{
+    if (u->stream)
+        return BY_OK;
+    cudaEvent_t *const events[] = {&u->read[0], &u->read[1], &u->arrived, &u->taken};
+    for (int i = 0; i < BY_COUNT(events); i++)
+        BY_TRY(make_event(events[i]));
+    if (!u->pinned)
+        BY_TRY(cuda_check(cudaMallocHost((void **)&u->pinned, STAGING), "pinned memory"));
+    return cuda_check(cudaStreamCreate(&u->stream), "copying to the GPU");
+}
+
+/* Whether there is room for `bytes` to arrive. */
+static bool make_landing(cuda_context *c, size_t bytes)
+{
+    cuda_uploads *u = &c->uploads;
+    if (bytes <= u->landing_bytes)
+        return true;
+    cudaStreamSynchronize(c->stream); /* which may still read what is there */
+    cudaFree(u->landing);
+    u->landing = NULL;
+    u->landing_bytes = 0;
+    if (cudaMalloc(&u->landing, bytes) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    u->landing_bytes = bytes;
+    return true;
+}
+
+static by_status upload_large(cuda_context *c, char *to, const char *from, size_t bytes)
+{
+    cuda_uploads *u = &c->uploads;
+    char *landing = (char *)u->landing;
+    BY_TRY(cuda_check(cudaStreamWaitEvent(u->stream, u->taken, 0), "copying to the GPU"));
+    for (size_t at = 0, k = 0; at < bytes; at += HALF, k = !k) {
+        const size_t part = BY_MIN(bytes - at, (size_t)HALF);
+        BY_TRY(cuda_check(cudaEventSynchronize(u->read[k]), "copying to the GPU"));
+        memcpy(u->pinned + k * HALF, from + at, part);
+        BY_TRY(cuda_check(
+            cudaMemcpyAsync(landing + at, u->pinned + k * HALF, part, cudaMemcpyHostToDevice, u->stream),
+            "copying to the GPU"));
+        BY_TRY(cuda_check(cudaEventRecord(u->read[k], u->stream), "copying to the GPU"));
+    }
+    BY_TRY(cuda_check(cudaEventRecord(u->arrived, u->stream), "copying to the GPU"));
+    BY_TRY(cuda_check(cudaStreamWaitEvent(c->stream, u->arrived, 0), "copying to the GPU"));
+    BY_TRY(cuda_check(cudaMemcpyAsync(to, landing, bytes, cudaMemcpyDeviceToDevice, c->stream),
+                      "copying to the GPU"));
+    return cuda_check(cudaEventRecord(u->taken, c->stream), "copying to the GPU");
+}
+
+by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
+{
+    cuda_context *c = (cuda_context *)d->impl;
+    if (!c->busy || bytes < LARGE)
+        return upload_small(c, (char *)to, (const char *)from, bytes);
+    BY_TRY(make_stream(&c->uploads));
+    return make_landing(c, bytes) ? upload_large(c, (char *)to, (const char *)from, bytes)
+                                  : upload_small(c, (char *)to, (const char *)from, bytes);
+}
