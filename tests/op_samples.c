@@ -682,6 +682,26 @@ bool op_sample_argmax(by_op_sample *s, int which)
     return true;
 }
 
+/* Rows of a few logits, with some ruled out, and of more than a block reads at once; a row without a choice, and one with a NaN. */
+bool op_sample_draw(by_op_sample *s, int which)
+{
+    static const int64_t shapes[][2] = {{40, 3}, {7, 1}, {5, 33}, {3, 3000}, {2, 20011}};
+    if (which >= 2 * BY_COUNT(shapes))
+        return false;
+    const int64_t rows = shapes[which / 2][0], cols = shapes[which / 2][1];
+    by_tensor *x = operand(s, 2, shapes[which / 2]), *temperature = input(s, BY_F32, SHAPE(rows)),
+              *draws = changes(s, indices(s, 1 << 20, SHAPE(rows, 5)));
+    if (by_graph_status(s->graph) != BY_OK)
+        return true;
+    for (int64_t i = 0; i < rows; i++)
+        values_of(s, temperature)[i] = 0.5 + (double)i / (double)rows;
+    for (int64_t i = 0; which % 2 && i < rows * cols; i += 2)
+        values_of(s, x)[i] = i < cols ? -INFINITY : i < 2 * cols && i > cols ? (double)NAN : -INFINITY;
+    shown(s, by_draw(s->graph, x, temperature, draws));
+    shown(s, draws);
+    return true;
+}
+
 /* Sorted, chosen, and the places alone; equals, -0 and infinities too. */
 bool op_sample_argsort(by_op_sample *s, int which)
 {

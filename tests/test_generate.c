@@ -185,6 +185,38 @@ static void greedy_runs_choose_the_likeliest(void **state)
     by_generator_free(g);
 }
 
+/* Steps that never come back to the host draw what by_generate draws, whatever row a text has, and beside one that rests. */
+static void drawn_runs_are_those_of_the_host(void **state)
+{
+    (void)state;
+    enum { STEPS = 20 };
+    by_generator *g = open_generator(3, 0);
+    const int counts[3] = {9, 0, 30};
+    const int32_t samples[3] = {5, 0, 1};
+    const int32_t *prompts[3] = {text_of(0, CONTEXT), NULL, text_of(2, CONTEXT)};
+    const by_generate_spec spec = {.sampling = {.temperature = 0.8, .seed = 0x123456789abcdef0},
+                                   .samples = samples,
+                                   .max_new_tokens = STEPS + 1,
+                                   .ignore_eos = true};
+    by_generate_result r = generate(g, prompts, counts, &spec);
+    by_draw_spec draws[3] = {{0}};
+    int32_t first[3] = {0}, out[STEPS * 3];
+    for (int b = 0; b < 3; b += 2) {
+        by_generator_rewind(g, b, counts[b]);
+        first[b] = r.rows[b].tokens[counts[b]];
+        draws[b] = (by_draw_spec){spec.sampling.seed, (uint64_t)samples[b], 1, 0.8f};
+    }
+    const bool active[3] = {true, false, true};
+    assert_int_equal(by_generator_draw(g, first, active, draws, STEPS, out), BY_OK);
+    for (int b = 0; b < 3; b += 2)
+        for (int s = 0; s < STEPS; s++)
+            assert_int_equal(out[s * 3 + b], r.rows[b].tokens[counts[b] + 1 + s]);
+    draws[0].temperature = 0;
+    assert_int_equal(by_generator_draw(g, first, active, draws, 1, out), BY_ERR_ARGUMENT);
+    by_generate_result_free(&r);
+    by_generator_free(g);
+}
+
 static void rows_grow_at_their_own_pace(void **state)
 {
     (void)state;
@@ -879,6 +911,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(feeding_in_pieces_equals_one_pass),
         cmocka_unit_test(greedy_runs_choose_the_likeliest),
+        cmocka_unit_test(drawn_runs_are_those_of_the_host),
         cmocka_unit_test(rows_grow_at_their_own_pace),
         cmocka_unit_test(a_rewound_row_forgets),
         cmocka_unit_test(rows_that_begin_alike_are_fed_once),
@@ -903,6 +936,7 @@ int main(void)
     const struct CMUnitTest rotary[] = {
         cmocka_unit_test(feeding_in_pieces_equals_one_pass),
         cmocka_unit_test(greedy_runs_choose_the_likeliest),
+        cmocka_unit_test(drawn_runs_are_those_of_the_host),
         cmocka_unit_test(rows_grow_at_their_own_pace),
         cmocka_unit_test(a_rewound_row_forgets),
         cmocka_unit_test(rows_that_begin_alike_are_fed_once),

@@ -255,6 +255,59 @@ static void test_argmax(void **state)
     }
 }
 
+/* Shares of many draws approach the probabilities; nothing without a weight is drawn, and places advance. */
+static void test_draw(void **state)
+{
+    (void)state;
+    enum { ROWS = 20000, COLS = 5 };
+    static const double logits[COLS] = {0.3, -INFINITY, 1.5, -0.7, 0};
+    double weight[COLS], total = 0, count[COLS] = {0};
+    float *x = base_alloc_zero(ROWS * COLS, sizeof *x),
+          *temperature = base_alloc_zero(ROWS, sizeof *temperature);
+    int32_t *draws = base_alloc_zero(ROWS * 5, sizeof *draws), *y = base_alloc_zero(ROWS, sizeof *y);
+    by_params *params = by_params_new(devices[BY_ISA_GENERIC][2], BY_F32);
+    assert_int_equal(by_params_freeze(params, false), BY_OK);
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
+    by_memory *memory = by_memory_new(devices[BY_ISA_GENERIC][2], ROWS * 5 * sizeof *draws);
+    by_tensor *in = by_input(g, "x", BY_F32, 2, (int64_t[]){ROWS, COLS}),
+              *at = by_input(g, "temperature", BY_F32, 1, (int64_t[]){ROWS}),
+              *from = by_state(g, "draws", BY_I32, 2, (int64_t[]){ROWS, 5}, memory),
+              *out = by_output(g, "y", by_draw(g, in, at, from));
+    by_program *p = by_compile(g, &(by_compile_spec){0});
+    assert_non_null(p);
+    for (int c = 0; c < COLS; c++)
+        total += weight[c] = exp(logits[c] / 0.7);
+    for (int r = 0; r < ROWS; r++) {
+        for (int c = 0; c < COLS; c++)
+            x[r * COLS + c] = (float)logits[c];
+        temperature[r] = 0.7f;
+        draws[r * 5] = 42;
+        draws[r * 5 + 2] = r / 4;
+        draws[r * 5 + 4] = r % 4;
+    }
+    assert_int_equal(by_memory_write(memory, 0, draws, ROWS * 5 * sizeof *draws), BY_OK);
+    assert_int_equal(by_write(p, in, x, ROWS * COLS * sizeof *x), BY_OK);
+    assert_int_equal(by_write(p, at, temperature, ROWS * sizeof *temperature), BY_OK);
+    assert_int_equal(by_run(p), BY_OK);
+    assert_int_equal(by_read(p, out, y, ROWS * sizeof *y), BY_OK);
+    for (int r = 0; r < ROWS; r++)
+        count[y[r]]++;
+    for (int c = 0; c < COLS; c++) {
+        const double share = weight[c] / total;
+        assert_true(fabs(count[c] - share * ROWS) <= 4 * sqrt(share * (1 - share) * ROWS));
+    }
+    assert_int_equal(by_memory_read(memory, 0, draws, ROWS * 5 * sizeof *draws), BY_OK);
+    for (int r = 0; r < ROWS; r++)
+        assert_int_equal(draws[r * 5 + 4], r % 4 + 1);
+    by_program_free(p);
+    by_memory_free(memory);
+    by_params_free(params);
+    base_free(x);
+    base_free(temperature);
+    base_free(draws);
+    base_free(y);
+}
+
 /* The i-th has i better ones before it: higher, or equal and earlier. */
 static void test_top(void **state)
 {
@@ -598,17 +651,12 @@ int main(int argc, char **argv)
     (void)argc;
     wait_quietly(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_f64),
-        cmocka_unit_test(test_argmax),
-        cmocka_unit_test(test_top),
-        cmocka_unit_test(test_reorder),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_attention_cached),
-        cmocka_unit_test(test_bad_indices),
-        cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_argmax),      cmocka_unit_test(test_draw),
+        cmocka_unit_test(test_top),         cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_attention),   cmocka_unit_test(test_attention_cached),
+        cmocka_unit_test(test_bad_indices), cmocka_unit_test(test_branches),
     };
     return cmocka_run_group_tests_name("ops", tests, open_devices, close_devices);
 }

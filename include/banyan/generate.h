@@ -88,6 +88,18 @@ BY_API by_status by_generator_rewind(by_generator *g, int row, int length);
 BY_API by_status by_generator_greedy(by_generator *g, const int32_t *tokens, const bool *active, int steps,
                                      int32_t *out);
 
+/* What a row's tokens are drawn with. `sample` and `place` count as in by_sampling: the number of the text, and of new tokens before. */
+typedef struct by_draw_spec {
+    uint64_t seed, sample;
+    int place;
+    float temperature; /* positive */
+} by_draw_spec;
+/* As by_generator_greedy, but tokens are drawn from softmax(logits / temperature), with the random numbers of by_generate. draws has a
+ * member for each row. out has -1 where the model's logits are no numbers. Models that are run over whole texts do not have it
+ * (BY_ERR_UNSUPPORTED). */
+BY_API by_status by_generator_draw(by_generator *g, const int32_t *tokens, const bool *active,
+                                   const by_draw_spec *draws, int steps, int32_t *out);
+
 BY_API by_status by_generator_time(by_generator *g, by_trace_fn fn,
                                    void *user); /* by_program_time of such steps */
 
@@ -305,8 +317,8 @@ typedef struct by_generate_spec {
     /* Hears how every token was chosen. */
     void (*explain)(void *user, const by_explanation *why);
     void *user;
-    /* token() need not know log-probabilities, and gets NaN. Greedy text is then chosen on the device,
-     * several tokens between two calls. The same holds when there is no token(). */
+    /* token() need not know log-probabilities, and gets NaN. Greedy text, and text drawn with a temperature alone, is then
+     * chosen on a GPU, several tokens between two calls. The same holds when there is no token(). */
     bool no_logprobs;
 } by_generate_spec;
 

@@ -381,7 +381,7 @@ enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* beams of a group; k of by_top *
 BY_API void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
                        by_tensor *pages, int beams);
 
-/* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens, positions (up to
+/* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens (0 in place of -1), positions (up to
  * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
  * All of them but next are states. */
 BY_API void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
@@ -451,6 +451,11 @@ BY_API by_tensor *by_sort(by_graph *g, by_tensor *x, bool descending, by_tensor 
  * to those chosen. */
 BY_API by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids);
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
+/* A random place of the last axis of logits (R, N): i32, with the probabilities softmax(logits / temperature). temperature (R) is f32 and
+ * positive. draws (R, 5) i32 is a state: the low and the high word of a seed, the same of a stream, and a place, which grows
+ * by one in each run. A result depends on these, on the logits and on nothing else. It is -1 where a logit is NaN or
+ * +infinity, or all of them are -infinity. */
+BY_API by_tensor *by_draw(by_graph *g, by_tensor *logits, by_tensor *temperature, by_tensor *draws);
 /* The k (1 to BY_TOP_MAX) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
  * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
 BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);

@@ -617,3 +617,8 @@ by_tensor *by_argmax(by_graph *g, by_tensor *x)
 {
     return gr_node_add(g, GR_OP_ARGMAX, &x, 1, NULL, 0);
 }
+
+by_tensor *by_draw(by_graph *g, by_tensor *logits, by_tensor *temperature, by_tensor *draws)
+{
+    return gr_node_add(g, GR_OP_DRAW, (by_tensor *[]){logits, temperature, draws}, 3, NULL, 0);
+}

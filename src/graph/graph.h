@@ -301,6 +301,10 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  dropout          x -> y                           the mask depends on (seed, step, node->rng, element index)
  *  softmax          x -> y;  softmax_grad: y, dy -> dx
  *  argmax           x (R, N) -> y i32
+ *  draw             x (R, N), temperature (R) f32, draws (R, 5) i32 -> y (R) i32: a draw from softmax(x / temperature), the
+ *                   first place where the running sum of the weights passes u times their total. u is a function of the row
+ *                   of draws: two words of a seed, two of a stream, low ones first, and a place, which grows by one. A row
+ *                   with a NaN or +infinity, or with -infinity alone, gives -1
  *  argsort          x (R, N) -> y (R, N) i32         places in rising or falling order, equals in their own; NaN is
  *                                                    the largest
  *  top              x (R, V) -> y (R, k) acc: the highest in falling order, the first of equals first; ids (R, k) i32;
@@ -351,7 +355,7 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  additive_scores_grad q, k, v, dy, [dv base] -> dq, dk, dv acc
  *  reorder          k_cache (pages, M, C), v_cache, from (B) i32, past (B) i32, [pages (B, 1) i32] -> nothing: row b's
  *                   first past[b] positions become those of row from[b], which is of its group
- *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next,
+ *  advance          next (B), tokens (B), positions (B), past (B), log (1 + M B), all i32 -> nothing: tokens = next (0 for -1),
  *                   positions + 1 up to the last, past + 1, next appended to log, whose first element counts the runs
  *                   (beyond M nothing is appended)
  *  cross_entropy    logits (R, V), targets (R) i32, [weights (V) acc] -> loss () acc, lse (R + 1) acc:

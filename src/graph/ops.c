@@ -330,6 +330,21 @@ static by_status gr_infer_argmax(gr_node *n)
 }
 MOVES(argmax)
 
+static by_status gr_infer_draw(gr_node *n)
+{
+    const by_tensor *x = n->in[0];
+    const int64_t rows = x->rank < 1 ? 0 : gr_tensor_rows(x);
+    if (x->rank < 1 || gr_tensor_cols(x) < 1 || gr_tensor_cols(x) > INT32_MAX ||
+        !by_dtype_is_float(x->type) || n->in[1]->type != BY_F32 || by_elements(n->in[1]) != rows ||
+        n->in[2]->type != BY_I32 || by_elements(n->in[2]) != 5 * rows)
+        return mismatch(n, "logits (R, N), temperatures (R) in f32 and draws (R, 5) in i32");
+    return gr_set_output(n, 0, BY_I32, x->rank - 1, x->dim);
+}
+static gr_cost gr_cost_draw(const gr_node *n)
+{
+    return cost_of_bytes(n, 10.0 * (double)by_elements(n->in[0]));
+}
+
 static by_status gr_infer_argsort(gr_node *n)
 {
     const by_tensor *x = n->in[0];

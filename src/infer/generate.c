@@ -23,12 +23,13 @@ typedef struct run {
     int batch, capacity, vocab;
     gen_stops stops;
     gen_queue queue;
-    bool *active;       /* (B) not finished */
-    int32_t *last;      /* (B) what to go on from */
-    int32_t *ahead;     /* (AHEAD, B) */
-    int32_t *again;     /* (B, capacity) sinks and last tokens of a row that starts again; NULL: no sinks */
-    gen_recall *recall; /* the continuous caches; NULL: there are none */
-    float *mixed;       /* (V) log-probabilities with an n-gram model; NULL: there is none */
+    bool *active;        /* (B) not finished */
+    int32_t *last;       /* (B) what to go on from */
+    int32_t *ahead;      /* (AHEAD, B) */
+    by_draw_spec *draws; /* (B) what the device draws with */
+    int32_t *again;      /* (B, capacity) sinks and last tokens of a row that starts again; NULL: no sinks */
+    gen_recall *recall;  /* the continuous caches; NULL: there are none */
+    float *mixed;        /* (V) log-probabilities with an n-gram model; NULL: there is none */
     double started;
     const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
     const int *source_lengths;
@@ -144,8 +145,9 @@ static by_status begin(run *r, const int32_t *const *prompts, const int *lengths
     r->active = base_alloc_zero(rows, sizeof *r->active);
     r->last = base_alloc_zero(rows, sizeof *r->last);
     r->ahead = base_alloc_zero(AHEAD * rows, sizeof *r->ahead);
+    r->draws = base_alloc_zero(rows, sizeof *r->draws);
     r->result->rows = base_alloc_zero(rows, sizeof *r->result->rows);
-    if (!r->active || !r->last || !r->ahead || !r->result->rows)
+    if (!r->active || !r->last || !r->ahead || !r->draws || !r->result->rows)
         return BY_ERR_MEMORY;
     r->result->count = r->batch;
     if (r->spec->sinks && !(r->again = base_alloc_zero(rows * (size_t)r->capacity, sizeof *r->again)))
@@ -171,6 +173,7 @@ static void end(run *r)
     base_free(r->active);
     base_free(r->last);
     base_free(r->ahead);
+    base_free(r->draws);
     base_free(r->again);
     base_free(r->mixed);
     gen_recall_free(r->recall);
@@ -260,6 +263,12 @@ static by_status accept(run *r, int row, int32_t token, float logprob)
     return BY_OK;
 }
 
+static uint64_t sample_of(const run *r, int row)
+{
+    return r->spec->samples ? (uint64_t)r->spec->samples[row]
+                            : (uint64_t)r->spec->first_sample + (uint64_t)row;
+}
+
 /* Choose a row's next token. */
 static by_status advance(run *r, int row)
 {
@@ -271,8 +280,7 @@ static by_status advance(run *r, int row)
                         .limit = limit_of(r, row),
                         .source = r->sources ? r->sources[row] : out->tokens,
                         .source_count = r->sources ? r->source_lengths[row] : out->prompt,
-                        .sample = spec->samples ? (uint64_t)spec->samples[row]
-                                                : (uint64_t)spec->first_sample + (uint64_t)row,
+                        .sample = sample_of(r, row),
                         .stops = r->stops.tokens,
                         .stop_count = r->stops.count};
     int32_t token;
@@ -310,13 +318,15 @@ static by_status advance_all(run *r, int *going)
     return BY_OK;
 }
 
-/* ---- greedy, on the device ------------------------------------------------------------------- */
+/* ---- on the device --------------------------------------------------------------------------- */
 
-/* Nothing but the likeliest token is asked for, so that the host need not see logits. */
-static bool is_plain(const by_generate_spec *spec)
+/* Nothing but the likeliest token is asked for, or one drawn with a temperature alone: the host need not see logits. */
+static bool is_plain(const run *r)
 {
+    const by_generate_spec *spec = r->spec;
     return (spec->no_logprobs || !spec->token) && !spec->explain && !spec->cache.size && !spec->ngram.model &&
-           spec->sampling.temperature == 0 && !gen_is_constrained(&spec->sampling);
+           !gen_is_constrained(&spec->sampling) &&
+           (spec->sampling.temperature == 0 || (!r->generator->whole && !gen_is_filtered(&spec->sampling)));
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
@@ -336,19 +346,39 @@ static int steps_ahead(const run *r)
     return steps;
 }
 
+/* Tokens of the rows that go on, into r->ahead. */
+static by_status choose_ahead(run *r, int steps)
+{
+    const by_sampling *s = &r->spec->sampling;
+    for (int b = 0; b < r->batch; b++) {
+        const by_generation *out = &r->result->rows[b];
+        r->last[b] = r->active[b] ? r->queue.next[b][0] : 0;
+        r->draws[b] = (by_draw_spec){.seed = s->seed,
+                                     .sample = sample_of(r, b),
+                                     .place = out->count - out->prompt,
+                                     .temperature = (float)s->temperature};
+    }
+    return s->temperature > 0 ? by_generator_draw(r->generator, r->last, r->active, r->draws, steps, r->ahead)
+                              : by_generator_greedy(r->generator, r->last, r->active, steps, r->ahead);
+}
+
+static by_status accept_ahead(run *r, int row, int32_t token)
+{
+    return token < 0 ? base_fail(BY_ERR_NUMERIC, "the model's logits are no numbers")
+                     : accept(r, row, token, (float)NAN);
+}
+
 /* Some tokens for every row that goes on; what comes after a row's end is dropped. */
 static by_status run_ahead(run *r, int steps, int *going)
 {
     const by_generate_spec *spec = r->spec;
     if (spec->cancelled && spec->cancelled(spec->user))
         return base_fail(BY_ERR_CANCELLED, "generation was cancelled");
-    for (int b = 0; b < r->batch; b++)
-        r->last[b] = r->active[b] ? r->queue.next[b][0] : 0;
-    BY_TRY(by_generator_greedy(r->generator, r->last, r->active, steps, r->ahead));
+    BY_TRY(choose_ahead(r, steps));
     for (int s = 0; s < steps; s++)
         for (int b = 0; b < r->batch; b++)
             if (r->active[b])
-                BY_TRY(accept(r, b, r->ahead[s * r->batch + b], (float)NAN));
+                BY_TRY(accept_ahead(r, b, r->ahead[s * r->batch + b]));
     *going = 0;
     for (int b = 0; b < r->batch; b++) {
         r->queue.left[b] = 0;
@@ -378,7 +408,7 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
             r->result->prompt_tokens += r->queue.left[b];
             going++;
         }
-    const bool plain = by_device_runs_ahead(by_model_device(r->model)) && is_plain(r->spec);
+    const bool plain = by_device_runs_ahead(by_model_device(r->model)) && is_plain(r);
     while (going) {
         int steps = plain && r->begun ? steps_ahead(r) : 0;
         if (steps > 0) {

@@ -176,8 +176,8 @@ void by_generator_free(by_generator *g)
     for (int i = 0; i < g->n_stages; i++)
         gen_free_stage(g->stages[i]);
     base_free(g->stages);
-    by_memory *const memory[] = {g->sources.seen, g->greedy.tokens, g->greedy.positions, g->greedy.past,
-                                 g->greedy.log};
+    by_memory *const memory[] = {g->sources.seen, g->loop.tokens, g->loop.positions,  g->loop.past,
+                                 g->loop.log,     g->loop.draws,  g->loop.temperature};
     for (int i = 0; i < BY_COUNT(memory); i++)
         by_memory_free(memory[i]);
     by_program_free(g->share.program);
@@ -185,10 +185,10 @@ void by_generator_free(by_generator *g)
     gen_whole_free(g->whole);
     gen_free_top(&g->out);
     gen_drop_sequences(g);
-    void *const host[] = {g->in.reads,  g->in.places,  g->in.valid,       g->table,       g->rows,
-                          g->in.acts,   g->in.rows,    g->in.tokens,      g->in.pages,    g->in.positions,
-                          g->in.past,   g->in.pick,    g->in.from,        g->in.sources,  g->out.logits,
-                          g->out.fresh, g->greedy.out, g->sources.tokens, g->sources.mask};
+    void *const host[] = {g->in.reads,  g->in.places, g->in.valid,       g->table,       g->rows,
+                          g->in.acts,   g->in.rows,   g->in.tokens,      g->in.pages,    g->in.positions,
+                          g->in.past,   g->in.pick,   g->in.from,        g->in.sources,  g->out.logits,
+                          g->out.fresh, g->loop.out,  g->sources.tokens, g->sources.mask};
     for (int i = 0; i < BY_COUNT(host); i++)
         base_free(host[i]);
     base_free(g);

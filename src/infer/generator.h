@@ -1,5 +1,5 @@
 /* generator.h - inside the generator. generator.c has its life and what callers ask of it, generator_pass.c the
- * programs that extend the cache, generator_sources.c the encoders of encoder-decoders, generator_greedy.c
+ * programs that extend the cache, generator_sources.c the encoders of encoder-decoders, generator_loop.c
  * decoding without the host, generator_share.c rows that begin alike, sequences.c the sequences that come and go. */
 #ifndef BY_INFER_GENERATOR_H
 #define BY_INFER_GENERATOR_H
@@ -11,11 +11,12 @@
 
 enum { GEN_WIDTHS = 4 }; /* of passes: 1, 16, 64 and 256 tokens */
 extern const int gen_widths[GEN_WIDTHS];
+enum { GEN_GREEDY = 0, GEN_DRAWN = -1 }; /* in place of a width */
 
 /* A program that takes T new positions of B sequences, whichever they are, and its tensors. */
 typedef struct gen_pass {
     by_program *program;         /* NULL: not compiled yet */
-    int rows, width;             /* B, T; width 0: a step of the greedy loop */
+    int rows, width;             /* B, T; or GEN_GREEDY, GEN_DRAWN: a step of the loop on the device */
     bool reorders;               /* rows take over what others of their group hold */
     int top;                     /* k of keep_top when it was compiled */
     by_tensor *tokens;           /* (B, T) */
@@ -85,6 +86,7 @@ typedef struct gen_sources {
 /* What a decoding step that ends where the next begins keeps. */
 typedef struct gen_loop {
     by_memory *tokens, *positions, *past, *log; /* (B), (B), (B), (1 + 32 B) */
+    by_memory *draws, *temperature;             /* (B, 5), (B): see by_draw; NULL: nothing was drawn yet */
     int32_t *out;                               /* (32 B) */
 } gen_loop;
 
@@ -117,7 +119,7 @@ struct by_generator {
     gen_input in;
     gen_output out;
     gen_sources sources;
-    gen_loop greedy;
+    gen_loop loop;
     gen_share share;
     gen_watch watch;                 /* fed NULL: nobody */
     gen_whole *whole;                /* NULL: the model has a cache */

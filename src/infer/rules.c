@@ -523,6 +523,14 @@ bool gen_is_constrained(const by_sampling *spec)
     return false;
 }
 
+bool gen_is_filtered(const by_sampling *spec)
+{
+    for (int i = 0; i < gen_filter_count; i++)
+        if (gen_filters[i].set(spec) && gen_filters[i].apply != temperature_apply)
+            return true;
+    return false;
+}
+
 bool gen_is_raised(const by_sampling *spec)
 {
     for (int i = 0; i < gen_constraint_count; i++)

@@ -68,6 +68,7 @@ extern const int gen_constraint_count, gen_filter_count;
 
 /* Does the spec ask for any constraint; for one that can make a token likelier? */
 bool gen_is_constrained(const by_sampling *spec);
+bool gen_is_filtered(const by_sampling *spec); /* by more than a temperature */
 bool gen_is_raised(const by_sampling *spec);
 
 /* BY_ERR_NUMERIC: no token is left. Names the constraints that the spec asks for. */

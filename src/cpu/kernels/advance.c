@@ -10,7 +10,7 @@ by_status KERNEL(advance)(gr_exec *e, gr_node *n)
     (void)e;
     BY_BRANCH("advance");
     for (int64_t b = 0; b < rows; b++) {
-        tokens[b] = next[b];
+        tokens[b] = BY_MAX(next[b], 0);
         positions[b] = BY_MIN(positions[b] + 1, last);
         past[b]++;
         if (log[0] < room)

@@ -10,7 +10,7 @@ __global__ void advance(const int *next, int *tokens, int *positions, int *past,
     const int count = log[0];
     __syncthreads();
     for (int b = (int)threadIdx.x; b < rows; b += (int)blockDim.x) {
-        tokens[b] = next[b];
+        tokens[b] = max(next[b], 0);
         positions[b] = min(positions[b] + 1, last);
         past[b]++;
         if (count < room)
