@@ -61,10 +61,28 @@ static void refuse(const char *text, bool training, const char *part)
 
 /* ---- the reference's keys -------------------------------------------------------------------- */
 
+/* The records of all families, variants too; NULL past the last. */
+static const arch_family *record_at(int i)
+{
+    for (int k = 0; k < arch_count(); k++) {
+        const arch_family *a = arch_at(k);
+        if (i-- == 0)
+            return a;
+        for (const arch_family *const *v = a->variants; v && *v; v++)
+            if (i-- == 0)
+                return *v;
+    }
+    return NULL;
+}
+
+/* "family", and of variants "family/decoder". */
 static const cJSON *family_of(const arch_family *a)
 {
     const cJSON *families = cJSON_GetObjectItemCaseSensitive(reference, "families");
-    return cJSON_GetObjectItemCaseSensitive(families, a->family);
+    char name[80];
+    const bool variant = a->text_type && !a->variants;
+    snprintf(name, sizeof name, "%s%s%s", a->family, variant ? "/" : "", variant ? a->text_type : "");
+    return cJSON_GetObjectItemCaseSensitive(families, name);
 }
 
 /* The value of a key, "part.key" in a nested configuration. */
@@ -99,8 +117,8 @@ static void test_every_key_is_known(void **state)
 {
     (void)state;
     int families = 0;
-    for (int i = 0; i < arch_count(); i++) {
-        const arch_family *a = arch_at(i);
+    const arch_family *a;
+    for (int i = 0; (a = record_at(i)); i++) {
         const cJSON *key, *f = family_of(a);
         if (!f)
             continue;
@@ -155,14 +173,15 @@ static int id_of(const arch_family *a, const cJSON *keys, const char *key)
 static void test_defaults(void **state)
 {
     (void)state;
-    for (int i = 0; i < arch_count(); i++) {
-        const arch_family *a = arch_at(i);
+    const arch_family *a;
+    for (int i = 0; (a = record_at(i)); i++) {
         const cJSON *keys = cJSON_GetObjectItemCaseSensitive(family_of(a), "keys");
         if (!keys)
             continue;
-        char text[80];
+        char text[120];
         by_model m;
-        snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", a->family);
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\", \"decoder\": {\"model_type\": \"%s\"}}",
+                 a->family, a->text_type ? a->text_type : "");
         if (read_config(&m, text, false) != BY_OK)
             fail_msg("%s: %s", a->family, by_error_message());
         for (int k = 0; k < a->n_fields; k++) {
@@ -303,6 +322,8 @@ static void test_class_without_a_type(void **state)
     }
     refuse("{\"architectures\": [\"NobodysModel\"]}", false, "\"NobodysModel\"");
     refuse("{\"vocab_size\": 3}", false, "model_type");
+    refuse("{\"model_type\": \"vision-encoder-decoder\", \"decoder\": {\"model_type\": \"bart\"}}", false,
+           "no decoder is called \"bart\"; there are: gpt2, bert, roberta");
 }
 
 /* What is written again has the values and the types it had. */

@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
 from transformers import DeiTForImageClassificationWithTeacher
-from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, T5Config
+from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, RobertaConfig, T5Config
 from transformers import T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, VisionEncoderDecoderConfig
 from transformers import VisionEncoderDecoderModel, XLNetConfig
 from transformers import XLNetForQuestionAnswering
@@ -203,6 +203,40 @@ def record_caption(out):
            {"pixel_values": pixels}, {"greedy": greedy, "beam4": BEAM})
 
 
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12, "image_size": 4,
+        "patch_size": 2, "num_channels": 1}
+
+
+def record_captions(out, name, encoder, decoder, tokens_of, seed):
+    """tokens_of: the start, padding and end tokens. Both texts of a batch are shorter than their row, so that padding is read."""
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = tokens_of
+    config._attn_implementation = "eager"
+    model = with_values(VisionEncoderDecoderModel(config), seed, 0.4)
+    generator = torch.Generator().manual_seed(seed + 1)
+    pixels, labels = torch.randn(2, 1, 4, 4, generator=generator), tokens(generator, 2, 6)
+    labels[0, 5:] = -100
+    labels[1, 3:] = -100
+    greedy = {k: v for k, v in GREEDY.items() if k in ("do_sample", "max_new_tokens")}
+    beam = BEAM | {"pad_token_id": tokens_of[1]}
+    record(out, name, "vision-encoder-decoder", model, {"pixel_values": pixels, "labels": labels},
+           {"pixel_values": pixels}, {"greedy": greedy, "beam4": beam})
+
+
+def record_caption_bert(out):
+    """ViT and BERT of different widths. Two segments, though the decoder reads one."""
+    decoder = BertConfig(vocab_size=VOCAB, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16,
+                         max_position_embeddings=16)
+    record_captions(out, "caption-bert", ViTConfig(**TINY | {"num_hidden_layers": 1}), decoder, (2, 0, 3), 21)
+
+
+def record_caption_roberta(out):
+    """DeiT and RoBERTa of one width, with a head of the decoder's own. Positions are counted from the padding token."""
+    decoder = RobertaConfig(vocab_size=VOCAB, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+                            max_position_embeddings=16, type_vocab_size=1, tie_word_embeddings=False)
+    record_captions(out, "caption-roberta", DeiTConfig(**TINY | {"num_hidden_layers": 1}), decoder, (0, 1, 2), 23)
+
+
 # What transformers 4 called the modules of ViT and DeiT.
 OLD_NAMES = {"layers.": "encoder.layer.", "attention.q_proj": "attention.attention.query",
              "attention.k_proj": "attention.attention.key", "attention.v_proj": "attention.attention.value",
@@ -260,10 +294,6 @@ def record_tune(out, name, family, model, inputs, settings, old=None):
         json.dump({"kind": "tune", "class": type(model).__name__, "family": family, "made_with": versions}, f, indent=1)
 
 
-TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12, "image_size": 4,
-        "patch_size": 2, "num_channels": 1}
-
-
 def tiny_pictures(**more):
     return {"pixel_values": torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(16)), **more}
 
@@ -302,5 +332,5 @@ def record_tune_caption(out):
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
-                 record_caption, record_tune_deit, record_tune_old, record_tune_caption):
+                 record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption):
         each(target)

@@ -51,7 +51,8 @@ typedef struct by_model_shape {
     int kv_heads;       /* key/value heads, of families that share them among query heads */
     /* sparse pattern: "strided", "fixed"; blocks over pictures: "1d", "2d"; score of a recurrent decoder's attention: "additive", "dot", "general", "concat", or "none" */
     const char *attention;
-    const char *cell;           /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
+    const char *decoder; /* of models of captions: "gpt2", "bert", "roberta", "xlm-roberta", "camembert" */
+    const char *cell;    /* of recurrent encoder-decoders: "gru", "lstm", "rnn" */
     const char *attention_mode; /* how its two sets are shared: "merged", "alternating", "heads" */
     int stride, summary;        /* its length and its summary columns */
     int memory; /* positions remembered from earlier segments, of families that have a memory; negative: none, 0: as in the preset */
@@ -68,8 +69,10 @@ typedef struct by_model_shape {
 } by_model_shape;
 
 /* A model that writes captions, from two model directories: a model of pictures (ViT, DeiT), whose body becomes the encoder, and a language
- * model (GPT-2), which becomes the decoder. What joins them, the decoder's attention to the encoder, has initial values that follow from the
- * seed. Texts begin and end with the decoder's end token, which also pads. Returns NULL on failure. */
+ * model (GPT-2) or an encoder of texts with a head over the vocabulary (BERT, RoBERTa, XLM-RoBERTa, CamemBERT), which becomes the decoder. What
+ * joins them, the decoder's attention to the encoder, has initial values that follow from the seed. The tokens that begin, end and pad texts
+ * are those of the decoder's configuration: without a first one the end token begins texts, without padding it pads them. BERT's configuration
+ * names neither; its tokenizer does ([CLS], [SEP]), and by_model_set_start and by_model_set_eos tell the model. Returns NULL on failure. */
 BY_API by_model *by_model_join(by_device *d, const char *encoder, const char *decoder, uint64_t seed);
 
 /* Opens a model directory: config.json with model.safetensors, pytorch_model.bin, or shards of either. If the

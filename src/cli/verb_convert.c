@@ -12,6 +12,7 @@
 #include "cli/format.h"
 #include "cli/ngram_verbs.h"
 #include "infer/picture_passes.h"
+#include "train/captions.h"
 
 typedef struct convert_options {
     by_dtype dtype;
@@ -33,7 +34,8 @@ static const cli_option options[] = {
     {CLI_AT(convert_options, merge), .name = "merge", .value = "DIR",
      .help = "add the adapter in DIR (as PEFT writes it) to the weights"},
     {CLI_AT(convert_options, decoder), .name = "decoder", .value = "DIR",
-     .help = "IN is a ViT or DeiT: join it with this GPT-2 to a model that learns to write captions"},
+     .help = "IN is a ViT or DeiT: join it with this GPT-2, BERT or RoBERTa to a model that learns to write "
+             "captions"},
     {CLI_AT(convert_options, dry_run), .name = "dry-run", .letter = 'n',
      .help = "print what would be written and write nothing"},
     {CLI_AT(convert_options, json), .name = "json", .help = "print one JSON object"},
@@ -132,6 +134,16 @@ static by_status merge(const convert_options *o, const char *in, const char *out
 
 /* ---- captions ---------------------------------------------------------------------------------- */
 
+/* The tokens that begin and end texts, where the configuration of the decoder names none. */
+static void set_tokens(by_model *m, const by_tokenizer *t)
+{
+    const int first = by_tokenizer_special(t, BY_SPECIAL_FIRST);
+    if (by_model_eos(m) < 0)
+        by_model_set_eos(m, train_caption_end(t));
+    if (by_model_start(m) < 0)
+        by_model_set_start(m, first >= 0 ? first : by_model_eos(m));
+}
+
 /* A model and what prepares its pictures and texts, in a directory of another name until all is there. */
 static by_status write_joined(by_model *m, const char *encoder, const char *decoder, const char *out,
                               const by_save_spec *spec)
@@ -140,6 +152,8 @@ static by_status write_joined(by_model *m, const char *encoder, const char *deco
     by_processor *p = temp ? gen_processor_open(m, encoder) : NULL;
     by_tokenizer *t = p ? by_tokenizer_load(decoder) : NULL;
     by_status s = t ? base_dir_make(temp) : base_error_status();
+    if (t)
+        set_tokens(m, t);
     if (s == BY_OK)
         s = by_model_save_with(m, temp, spec);
     if (s == BY_OK)

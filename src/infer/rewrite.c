@@ -159,13 +159,17 @@ static by_status need_room(by_rewriter *r, int count, int longest)
     return gen_rewriter_room(r, count, source, gen_rewriter_tokens(r, source));
 }
 
+/* The special token before a text ([CLS], <s>) is written after the decoder's first one, and belongs to no text. */
 by_status gen_rewriter_take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
 {
+    const int32_t first = by_tokenizer_special(r->tokenizer, BY_SPECIAL_FIRST);
+    const int32_t *text = g->tokens ? g->tokens + g->prompt : NULL;
     out->score = g->score;
     out->cut = cut;
     out->tokens = g->count - g->prompt;
-    out->text = g->tokens ? by_decode(r->tokenizer, g->tokens + g->prompt, (size_t)out->tokens, &out->size)
-                          : by_decode(r->tokenizer, NULL, 0, &out->size);
+    const int skipped = out->tokens > 0 && first >= 0 && text[0] == first;
+    out->text = text ? by_decode(r->tokenizer, text + skipped, (size_t)(out->tokens - skipped), &out->size)
+                     : by_decode(r->tokenizer, NULL, 0, &out->size);
     return out->text ? BY_OK : base_error_status();
 }
 

@@ -392,6 +392,16 @@ static by_status read_task(by_model *m, const by_model_spec *spec)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* Families of two models have a record for each that may be the second. */
+static by_status choose_variant(by_model *m)
+{
+    const char *type;
+    const cJSON *part = cJSON_GetObjectItemCaseSensitive(m->json, m->arch->text_part);
+    BY_TRY(base_json_string(part, "model_type", NULL, &type));
+    m->arch = arch_variant(m->arch, type);
+    return m->arch ? BY_OK : base_error_status();
+}
+
 /* Finds the architecture by model_type or, if that is missing, by the class. */
 static by_status find_arch(by_model *m)
 {
@@ -444,6 +454,8 @@ by_status model_config_take(by_model *m, const by_model_spec *spec)
     if (!cJSON_IsObject(m->json))
         return base_fail(BY_ERR_FORMAT, "config.json is not an object");
     BY_TRY(find_arch(m));
+    if (m->arch->variants)
+        BY_TRY(choose_variant(m));
     m->config = base_alloc_zero(1, m->arch->config_size);
     if (!m->config)
         return BY_ERR_MEMORY;
@@ -503,11 +515,14 @@ bool model_config_put_token(cJSON *json, const char *key, int id)
     return base_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
 }
 
-/* A nested configuration without tokens of its own would have those of the published models, which are not in a small vocabulary. */
-static bool put_part_tokens(const by_model *m, cJSON *json)
+/* Which variant it is. A nested configuration without tokens of its own would have those of the published models, which are not in a
+ * small vocabulary. */
+static bool put_text_part(const by_model *m, cJSON *json)
 {
     cJSON *part = m->arch->text_part ? cJSON_GetObjectItemCaseSensitive(json, m->arch->text_part) : NULL;
-    return !part || (model_config_put_token(part, "bos_token_id", m->eos) &&
+    return !part || ((!m->arch->text_type ||
+                      base_json_put(part, "model_type", cJSON_CreateString(m->arch->text_type))) &&
+                     model_config_put_token(part, "bos_token_id", m->eos) &&
                      model_config_put_token(part, "eos_token_id", m->eos));
 }
 
@@ -547,7 +562,7 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
     if (ok && m->arch->write)
         ok = m->arch->write(json, m->config);
     if (ok && !m->json)
-        ok = put_part_tokens(m, json);
+        ok = put_text_part(m, json);
     if (!ok) {
         cJSON_Delete(json);
         base_fail(BY_ERR_MEMORY, "out of memory while writing config.json");

@@ -339,6 +339,7 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
 {
     by_model_spec body = *spec;
     m->arch = arch_find(family);
+    m->arch = m->arch ? arch_variant(m->arch, shape->decoder) : NULL;
     if (!m->arch)
         return base_error_status();
     m->config = base_alloc_zero(1, m->arch->config_size);

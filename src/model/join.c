@@ -1,4 +1,4 @@
-/* join.c - a model of captions from a model of pictures and a language model. */
+/* join.c - a model of captions from a model of pictures and a language model, or an encoder of texts that guesses hidden words. */
 #include "io/weights.h"
 #include "model/model.h"
 
@@ -9,11 +9,12 @@ typedef struct joining {
 
 static by_status check_parts(const joining *j)
 {
+    const by_task task = by_model_task(j->decoder);
     by_pictures p;
     if (!by_model_pictures(j->encoder, &p))
         return base_fail(BY_ERR_ARGUMENT, "the encoder is a %s, which reads no pictures",
                          by_model_class(j->encoder));
-    if (by_model_task(j->decoder) != BY_TASK_LM)
+    if (task != BY_TASK_LM && task != BY_TASK_MLM && task != BY_TASK_PRETRAIN)
         return base_fail(BY_ERR_ARGUMENT, "the decoder is a %s, which is no language model",
                          by_model_class(j->decoder));
     return BY_OK;
@@ -24,7 +25,7 @@ static by_status make_both(joining *j, uint64_t seed)
 {
     const by_model_spec spec = {.seed = seed};
     by_model *m = j->both;
-    m->json = arch_caption_config(j->encoder->json, j->decoder->json);
+    m->json = arch_caption_config(j->encoder->json, j->decoder->json, by_model_family(j->decoder));
     if (!m->json)
         return BY_ERR_MEMORY;
     BY_TRY(model_config_take(m, &spec));
@@ -86,6 +87,17 @@ static by_status check_known(const joining *j)
     return BY_OK;
 }
 
+/* Decoders without padding have the end token for it; texts begin with the token that begins those of the decoder. */
+static void set_tokens(joining *j)
+{
+    const cJSON *first = cJSON_GetObjectItemCaseSensitive(j->decoder->json, "bos_token_id");
+    const int end = by_model_eos(j->decoder);
+    by_model_set_start(j->both, cJSON_IsNumber(first) && first->valueint >= 0 ? first->valueint : end);
+    by_model_set_eos(j->both, end);
+    if (by_model_pad(j->both) < 0)
+        by_model_set_pad(j->both, end);
+}
+
 static by_status join(joining *j, uint64_t seed)
 {
     BY_TRY(check_parts(j));
@@ -93,10 +105,7 @@ static by_status join(joining *j, uint64_t seed)
     BY_TRY(take_part(j, j->encoder, "encoder.", true));
     BY_TRY(take_part(j, j->decoder, "decoder.", false));
     BY_TRY(check_known(j));
-    const int end = by_model_eos(j->decoder);
-    by_model_set_start(j->both, end);
-    by_model_set_eos(j->both, end);
-    by_model_set_pad(j->both, end);
+    set_tokens(j);
     return BY_OK;
 }
 

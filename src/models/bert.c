@@ -47,8 +47,9 @@ by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int laye
     by_scope_push(g, "encoder");
     for (int i = 0; i < layers; i++) {
         by_block_push(g, "layer.%d", i);
-        a->layer = i;
+        a->layer = s.cross.layer = i;
         a->op.weights = arch_weights_slot(io);
+        s.cross.op.weights = s.cross_norm ? arch_cross_weights_slot(io) : NULL;
         x = nn_encoder_block(g, x, &s);
         by_block_pop(g);
         arch_keep_hidden(g, io, x);
@@ -102,6 +103,44 @@ nn_encoder_spec arch_bert_layer(const arch_bert_config *c)
                              .drop2 = c->drop};
 }
 
+/* Of a decoder's layers to an encoder's output. */
+static nn_attention_spec cross_spec(const arch_bert_config *c, const by_model_io *io)
+{
+    return (nn_attention_spec){.op = {.heads = c->heads, .dropout = c->attn_drop},
+                               .query = "crossattention.self.query",
+                               .key = "crossattention.self.key",
+                               .value = "crossattention.self.value",
+                               .out = "crossattention.output.dense",
+                               .std = c->std,
+                               .cache = io->cache};
+}
+
+nn_encoder_spec arch_bert_variant_layer(const arch_bert_config *c, const by_model_io *io,
+                                        const arch_bert_variant *v)
+{
+    nn_encoder_spec layer = arch_bert_layer(c);
+    layer.attention.attend = v->attend;
+    layer.attention.user = v->user;
+    if (v->cross) {
+        layer.cross = cross_spec(c, io);
+        layer.cross_norm = "crossattention.output.LayerNorm";
+        layer.memory = v->memory;
+    }
+    return layer;
+}
+
+void arch_bert_keep(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                    by_tensor *memory)
+{
+    nn_attention_spec spec = cross_spec(c, io);
+    for (int i = 0; i < c->layers; i++) {
+        by_scope_push(g, "%s.encoder.layer.%d", body, i);
+        spec.layer = i;
+        nn_attention_keep(g, NULL, memory, &spec);
+        by_scope_pop(g);
+    }
+}
+
 arch_mlm_spec arch_bert_mlm(const arch_bert_config *c)
 {
     return (arch_mlm_spec){.dense = "cls.predictions.transform.dense",
@@ -115,17 +154,13 @@ arch_mlm_spec arch_bert_mlm(const arch_bert_config *c)
                            .std = c->std};
 }
 
-void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
-                     nn_attend attend, const void *user)
+void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const arch_bert_variant *v)
 {
-    nn_encoder_spec layer = arch_bert_layer(c);
-    layer.attention.attend = attend;
-    layer.attention.user = user;
-    by_scope_push(g, "%s", body);
+    by_scope_push(g, "%s", v->body);
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, -1}, c->eps, c->std,
         c->drop);
-    x = arch_bert_layers(g, io, x, c->layers, layer);
+    x = arch_bert_layers(g, io, x, c->layers, arch_bert_variant_layer(c, io, v));
     if (is_pooled(io->task))
         by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
@@ -138,10 +173,10 @@ void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, co
 
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    arch_bert_build(g, config, io, "bert", NULL, NULL);
+    arch_bert_build(g, config, io, &(arch_bert_variant){.body = "bert"});
 }
 
-static by_status check(const void *config)
+by_status arch_bert_check(const void *config)
 {
     const arch_bert_config *c = config;
     return arch_check_heads(c->width, c->heads);
@@ -180,7 +215,7 @@ const arch_family arch_bert = {
     .config_size = sizeof(arch_bert_config),
     .presets = presets,
     .n_presets = BY_COUNT(presets),
-    .check = check,
+    .check = arch_bert_check,
     .is_causal = is_causal,
     .adapted = "query,value",
     .build = build,

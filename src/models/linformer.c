@@ -92,7 +92,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     if (l.config->sharing == SHARE_LAYERS)
         l.shared = projection(g, config, "compress.weight", by_dim(by_io_input(io, "tokens"), 1));
     by_scope_pop(g);
-    arch_bert_build(g, &l.config->bert, io, "linformer", attend, &l);
+    arch_bert_build(g, &l.config->bert, io,
+                    &(arch_bert_variant){.body = "linformer", .attend = attend, .user = &l});
 }
 
 static by_status check(const void *config)

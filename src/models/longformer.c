@@ -208,7 +208,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 {
     const longformer_config *c = config;
     const layers l = look_around(g, c, io);
-    arch_roberta_build(g, &c->bert, io, "longformer", attend, &l);
+    arch_roberta_build(g, &c->bert, io,
+                       &(arch_bert_variant){.body = "longformer", .attend = attend, .user = &l});
 }
 
 /* ---- configuration ----------------------------------------------------------------------------- */

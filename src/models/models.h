@@ -188,7 +188,10 @@ typedef struct arch_family {
     const arch_key *keys;      /* besides those of every family (keys.c); key NULL at the end; NULL: none */
     arch_token_ids tokens;
     const char *text_part; /* key of a nested configuration that has the ids of tokens; NULL: there is none */
-    int labels;            /* of a configuration that does not say how many; 0: 2 */
+    const char *text_type; /* its model_type, where there are variants, */
+    const struct arch_family *const
+        *variants; /* which differ in it: the other records of the family; NULL at the end, NULL: none */
+    int labels;    /* of a configuration that does not say how many; 0: 2 */
     size_t config_size;
     const arch_preset *presets;
     int n_presets;
@@ -246,6 +249,8 @@ extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_
 
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
+/* The record of the family whose text_type this is, NULL: the first. NULL and an error that lists them when there is none. */
+const arch_family *arch_variant(const arch_family *a, const char *text_type);
 int arch_count(void);
 const arch_family *arch_at(int i);
 
@@ -537,9 +542,9 @@ by_pictures arch_vit_pictures(const void *config);
 extern const arch_key arch_vit_keys[];
 extern const arch_alias arch_vit_modules[];
 
-/* The configuration of a model that writes captions with this encoder and this decoder, whose own configurations are copied. The caller
- * owns it; NULL on failure. */
-cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder);
+/* The configuration of a model that writes captions with this encoder and this decoder of this family, whose own configurations are
+ * copied. The caller owns it; NULL on failure. */
+cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder, const char *family);
 extern const by_input_info arch_picture_inputs[]; /* "pixel_values" alone */
 /* The input "pixel_values" (B, Ch, H, W) -> (B, T, C) after the last norm, in the present scope. source: it is the encoder of
  * another model. */
@@ -557,24 +562,29 @@ typedef struct arch_bert_config {
     bool causal;
     arch_head head;
 } arch_bert_config;
-#define ARCH_BERT_FIELDS(words, positions, padding, activation)                                            \
-    ARCH_INT_FIELD(arch_bert_config, vocab, "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),             \
-        ARCH_INT_FIELD(arch_bert_config, context, "max_position_embeddings", positions, 1, 1 << 24,        \
+/* `type` has an arch_bert_config called `member`; the keys stand after `part`, "" or that of a nested configuration. */
+#define ARCH_BERT_PART_FIELDS(part, type, member, words, positions, padding, activation, layers_role)      \
+    ARCH_INT_FIELD(type, member vocab, part "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),             \
+        ARCH_INT_FIELD(type, member context, part "max_position_embeddings", positions, 1, 1 << 24,        \
                        ARCH_ROLE_CONTEXT),                                                                 \
-        ARCH_INT_FIELD(arch_bert_config, segments, "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),  \
-        ARCH_INT_FIELD(arch_bert_config, width, "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
-        ARCH_INT_FIELD(arch_bert_config, layers, "num_hidden_layers", 12, 1, BY_MAX_LAYERS,                \
-                       ARCH_ROLE_LAYERS),                                                                  \
-        ARCH_INT_FIELD(arch_bert_config, heads, "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),      \
-        ARCH_INT_FIELD(arch_bert_config, inner, "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),   \
-        ARCH_INT_FIELD(arch_bert_config, pad, "pad_token_id", padding, 0, 1 << 24, ARCH_ROLE_PAD),         \
-        ARCH_ACT_FIELD(arch_bert_config, act, "hidden_act", activation),                                   \
-        ARCH_FLOAT_FIELD(arch_bert_config, drop, "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT), \
-        ARCH_FLOAT_FIELD(arch_bert_config, attn_drop, "attention_probs_dropout_prob", 0.1, 0, 0.999,       \
+        ARCH_INT_FIELD(type, member segments, part "type_vocab_size", 2, 1, 1 << 16, ARCH_ROLE_SEGMENTS),  \
+        ARCH_INT_FIELD(type, member width, part "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
+        ARCH_INT_FIELD(type, member layers, part "num_hidden_layers", 12, 1, BY_MAX_LAYERS, layers_role),  \
+        ARCH_INT_FIELD(type, member heads, part "num_attention_heads", 12, 1, 4096, ARCH_ROLE_HEADS),      \
+        ARCH_INT_FIELD(type, member inner, part "intermediate_size", 3072, 1, 1 << 22, ARCH_ROLE_INNER),   \
+        ARCH_INT_FIELD(type, member pad, part "pad_token_id", padding, 0, 1 << 24, ARCH_ROLE_PAD),         \
+        ARCH_ACT_FIELD(type, member act, part "hidden_act", activation),                                   \
+        ARCH_FLOAT_FIELD(type, member drop, part "hidden_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT), \
+        ARCH_FLOAT_FIELD(type, member attn_drop, part "attention_probs_dropout_prob", 0.1, 0, 0.999,       \
                          ARCH_ROLE_DROPOUT),                                                               \
-        ARCH_FLOAT_FIELD(arch_bert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
-        ARCH_FLOAT_FIELD(arch_bert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
-        ARCH_TIED_FIELD(arch_bert_config)
+        ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
+    {                                                                                                      \
+        part "tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(type, member head.tied), true, 0, 1,         \
+            ARCH_ROLE_TIED                                                                                 \
+    }
+#define ARCH_BERT_FIELDS(words, positions, padding, activation) \
+    ARCH_BERT_PART_FIELDS("", arch_bert_config, , words, positions, padding, activation, ARCH_ROLE_LAYERS)
 /* Fields that some of them lack. */
 #define ARCH_LABEL_DROP_FIELD \
     ARCH_FLOAT_FIELD(arch_bert_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT)
@@ -595,11 +605,24 @@ by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std)
 arch_mlm_spec arch_bert_mlm(const arch_bert_config *c);     /* and about the head over the vocabulary */
 nn_encoder_spec arch_bert_layer(const arch_bert_config *c); /* what a configuration says about a layer */
 
-/* Build the whole model. The body is in the scope `body`; attend NULL: ordinary attention. */
-void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
-                     nn_attend attend, const void *user);
-void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
-                        nn_attend attend, const void *user);
+/* What a relative has of its own. */
+typedef struct arch_bert_variant {
+    const char *body; /* the scope of the body */
+    nn_attend attend; /* NULL: ordinary attention */
+    const void *user; /* for attend */
+    /* Each layer also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in which
+     * arch_bert_keep has put it. */
+    bool cross;
+    by_tensor *memory;
+} arch_bert_variant;
+nn_encoder_spec arch_bert_variant_layer(const arch_bert_config *c, const by_model_io *io,
+                                        const arch_bert_variant *v);
+/* Build the whole model. */
+void arch_bert_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const arch_bert_variant *v);
+void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const arch_bert_variant *v);
+void arch_bert_keep(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
+                    by_tensor *memory);
+by_status arch_bert_check(const void *config);
 extern const arch_alias arch_bert_copies[], arch_roberta_copies[];
 by_status arch_roberta_check(const void *config);
 int arch_roberta_first_position(const void *config);

@@ -68,6 +68,27 @@ const arch_family *arch_find(const char *family)
     return NULL;
 }
 
+const arch_family *arch_variant(const arch_family *a, const char *text_type)
+{
+    if (!text_type || (a->text_type && strcmp(a->text_type, text_type) == 0))
+        return a;
+    base_buf known = {0};
+    for (const arch_family *const *v = a->variants; v && *v; v++) {
+        if (strcmp((*v)->text_type, text_type) == 0) {
+            base_buf_free(&known);
+            return *v;
+        }
+        base_buf_printf(&known, ", %s", (*v)->text_type);
+    }
+    if (a->variants)
+        base_fail(BY_ERR_UNSUPPORTED, "%s: no decoder is called \"%s\"; there are: %s%s", a->family,
+                  text_type, a->text_type, known.data ? known.data : "");
+    else
+        base_fail(BY_ERR_ARGUMENT, "%s has no choice of decoders", a->title);
+    base_buf_free(&known);
+    return NULL;
+}
+
 const char *by_family_at(int i)
 {
     return arch_at(i) ? arch_at(i)->family : NULL;

@@ -36,17 +36,13 @@ static const arch_head_row heads[] = {
     {.put = NULL},
 };
 
-void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const char *body,
-                        nn_attend attend, const void *user)
+void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io, const arch_bert_variant *v)
 {
-    nn_encoder_spec layer = arch_bert_layer(c);
-    layer.attention.attend = attend;
-    layer.attention.user = user;
-    by_scope_push(g, "%s", body);
+    by_scope_push(g, "%s", v->body);
     by_tensor *x = arch_bert_embeddings(
         g, io, &(arch_bert_sizes){c->vocab, c->context, c->segments, c->width, c->pad, c->pad}, c->eps,
         c->std, c->drop);
-    x = arch_bert_layers(g, io, x, c->layers, layer);
+    x = arch_bert_layers(g, io, x, c->layers, arch_bert_variant_layer(c, io, v));
     if (io->task == BY_TASK_FEATURES || io->task == BY_TASK_CHOICE)
         by_io_return(io, "pooled", arch_pooler(g, "pooler.dense", x, c->std));
     by_tensor *table = arch_bert_table(g, c->vocab, c->width, c->std);
@@ -67,7 +63,7 @@ void arch_roberta_build(by_graph *g, const arch_bert_config *c, by_model_io *io,
 
 static void build(by_graph *g, const void *config, by_model_io *io)
 {
-    arch_roberta_build(g, config, io, "roberta", NULL, NULL);
+    arch_roberta_build(g, config, io, &(arch_bert_variant){.body = "roberta"});
 }
 
 by_status arch_roberta_check(const void *config)

@@ -44,10 +44,12 @@ static void project_pair(by_graph *g, const nn_attention_spec *s, by_tensor *fro
 void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *s)
 {
     by_tensor *k, *v;
-    by_scope_push(g, "%s", name);
+    if (name)
+        by_scope_push(g, "%s", name);
     project_pair(g, s, memory, key_width(s, memory), &k, &v);
     nn_cache_keep_source(g, k, v, s->cache, s->layer);
-    by_scope_pop(g);
+    if (name)
+        by_scope_pop(g);
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */

@@ -125,6 +125,10 @@ by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *s)
 {
     by_tensor *h = nn_attention(g, NULL, x, x, &s->attention);
     x = nn_layernorm(g, s->norm1, by_add(g, x, by_dropout(g, h, s->drop1)), s->eps);
+    if (s->cross_norm) {
+        h = nn_attention(g, NULL, x, s->memory, &s->cross);
+        x = nn_layernorm(g, s->cross_norm, by_add(g, x, by_dropout(g, h, s->drop1)), s->eps);
+    }
     h = nn_mlp(g, NULL, x,
                &(nn_mlp_spec){.in = s->wide,
                               .out = s->narrow,

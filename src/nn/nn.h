@@ -89,7 +89,7 @@ struct nn_attention_spec {
     const void *user;                      /* for attend */
 };
 /* from: the source of keys and values: x itself, or the output of an encoder. NULL: they are in the cache,
- * where nn_attention_keep has put them. name NULL: the present scope. */
+ * where nn_attention_keep has put them. name NULL: the present scope; of both. */
 by_tensor *nn_attention(by_graph *g, const char *name, by_tensor *x, by_tensor *from,
                         const nn_attention_spec *spec);
 void nn_attention_keep(by_graph *g, const char *name, by_tensor *memory, const nn_attention_spec *spec);
@@ -140,7 +140,8 @@ typedef struct nn_mlp_spec {
 by_tensor *nn_mlp(by_graph *g, const char *name, by_tensor *x, const nn_mlp_spec *spec);
 
 /* A block of the encoders: self-attention and feed-forward, each followed by the sum with its input and a
- * norm (post-norm, as in 2017). Names are relative to the present scope. */
+ * norm (post-norm, as in 2017). A decoder's block attends to an encoder's output between the two, with a norm after the sum
+ * again. Names are relative to the present scope. */
 typedef struct nn_encoder_spec {
     nn_attention_spec attention;
     const char *norm1, *wide, *narrow, *norm2; /* after attention; the feed-forward block, and after it */
@@ -148,6 +149,9 @@ typedef struct nn_encoder_spec {
     by_act act;
     float eps, std;
     float drop1, drop2; /* before the sums */
+    nn_attention_spec cross;
+    const char *cross_norm; /* NULL: there is no cross-attention */
+    by_tensor *memory;      /* for it; NULL: it is in the cache */
 } nn_encoder_spec;
 by_tensor *nn_encoder_block(by_graph *g, by_tensor *x, const nn_encoder_spec *spec);
 

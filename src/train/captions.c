@@ -28,10 +28,15 @@ static by_status append(growing *g, const int32_t *ids, int64_t n)
     return BY_OK;
 }
 
+int train_caption_end(const by_tokenizer *t)
+{
+    return by_tokenizer_eos(t) >= 0 ? by_tokenizer_eos(t) : by_tokenizer_special(t, BY_SPECIAL_SEP);
+}
+
 /* A decoder learns where a sentence ends; tokenizers of decoders do not say it. */
 static by_status add_caption(growing *g, const by_tokenizer *t, const char *text, int limit)
 {
-    const int32_t end = by_tokenizer_eos(t);
+    const int32_t end = train_caption_end(t);
     by_encoding e;
     by_status s = by_tokenizer_encode_with(t, text, strlen(text),
                                            &(by_encode_spec){.special = true, .whole = true}, &e);
@@ -54,7 +59,7 @@ by_status train_captions_open(train_captions *c, const by_picture_set *set, cons
     growing g = {0};
     *c = (train_captions){.first = base_alloc_zero((size_t)n + 1, sizeof *c->first)};
     by_status s = c->first ? BY_OK : BY_ERR_MEMORY;
-    if (s == BY_OK && by_tokenizer_eos(t) < 0)
+    if (s == BY_OK && train_caption_end(t) < 0)
         s = base_fail(BY_ERR_ARGUMENT,
                       "captions need a tokenizer with an end token, such as word:10000, bpe:8000 or "
                       "a model's own");

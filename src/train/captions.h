@@ -17,6 +17,9 @@ typedef struct train_captions {
 by_status train_captions_open(train_captions *c, const by_picture_set *set, const by_tokenizer *t, int limit);
 void train_captions_close(train_captions *c); /* the zero state is a no-op */
 
+/* The token that ends captions: the end of texts, else of their parts ([SEP]); -1: there is none. */
+int train_caption_end(const by_tokenizer *t);
+
 /* The tokenizer that a run asks for, a directory or one to learn from the captions. NULL on failure. */
 by_tokenizer *train_caption_tokenizer(const by_run_spec *spec, const by_picture_set *set);
 

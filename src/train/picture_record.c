@@ -108,6 +108,13 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
     train_record_optimizer(out, &s->optimizer);
 }
 
+/* Records that do not say it are of the family's first decoder. */
+static void record_decoder(const by_model *m, train_record *out)
+{
+    train_record_text(out, "decoder", m->arch->text_type, TRAIN_SAME);
+    out->facts[out->count - 1].absent = arch_find(m->arch->family)->text_type;
+}
+
 /* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
 by_status train_picture_record(void *self, train_record *out)
 {
@@ -126,6 +133,7 @@ by_status train_picture_record(void *self, train_record *out)
             return base_error_status();
     }
     record_texts(r, out);
+    record_decoder(asked ? asked : r->model, out);
     record_numbers(r, asked ? asked : r->model, out);
     record_augment(&r->spec.images.augment, out);
     by_model_free(asked);

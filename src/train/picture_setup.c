@@ -144,7 +144,7 @@ by_status train_picture_shape(const train_picture_run *r, by_model_shape *out)
 /* Special tokens of a model are the tokenizer's. */
 static void set_tokens(by_model *m, const by_tokenizer *t)
 {
-    const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD), end = by_tokenizer_eos(t);
+    const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD), end = train_caption_end(t);
     by_model_set_eos(m, end);
     by_model_set_pad(m, pad >= 0 ? pad : end);
     if (by_model_task(m) == BY_TASK_SEQ2SEQ)

@@ -140,6 +140,28 @@ check words-that-are-given is_png words.png
 run attention told filters.png --json --threads 1
 check words-as-numbers works '"tokens":\["a","few","filters","</s>"\]'
 
+# ---- captions by other decoders ----------------------------------------------------------------------------------------------------
+for decoder in bert roberta; do
+    captions $decoder --decoder $decoder --max-steps 80
+    check "captions by $decoder are learned" works '"exact":1'
+    captions $decoder-broken --decoder $decoder --max-steps 40
+    run train --resume $decoder-broken --max-steps 80 --quiet --threads 1
+    check "captions by $decoder continue" cmp $decoder/last/model.safetensors $decoder-broken/last/model.safetensors
+    run caption $decoder filters.png positions.png --threads 1
+    check "captions by $decoder are written" works 'a few filters'
+    run caption $decoder look.svg.png --beams 3 --threads 1
+    check "captions by $decoder, by beams" works 'an orange map'
+    run attention $decoder filters.png -o words.svg --threads 1
+    check "where words of $decoder looked" works '4 tokens over 4 x 4 patches'
+    run inspect $decoder
+    check "$decoder looks at pictures" works 'ViT and BERT\|ViT and RoBERTa'
+    check "$decoder is named" grep -q "\"model_type\":[[:space:]]*\"$decoder\"" $decoder/best/config.json
+    captions told --decoder $decoder --max-steps 80
+    check "a run keeps its decoder, which is not $decoder" fails 1 "decoder gpt2, and this asks for $decoder"
+done
+run train --model vit --decoder bert --data train-images-idx3-ubyte --max-steps 1 --quiet --out wrong
+check decoder-of-a-classifier fails 1 'no choice of decoders'
+
 # ---- texts and pictures in one space ---------------------------------------------------------------------------------------------
 run train --model clip --data pairs.tsv --eval-data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 \
     --learning-rate 3e-3 --max-steps 60 --threads 1 --quiet --json --out both
@@ -183,6 +205,22 @@ run finetune joined --task caption --data two.tsv --eval two.tsv --max-steps 100
 check joined-model-learns works '"exact":1'
 run caption joined-told look.svg.png --threads 1
 check joined-model-writes works 'an orange map'
+# Encoders of texts become decoders. BERT's configuration names no tokens; the tokenizer does.
+for decoder in bert roberta; do
+    kind=wordpiece
+    [ $decoder = bert ] || kind=bpe
+    run train --model $decoder --objective mlm --data captions.txt --eval-data captions.txt --tokenizer $kind:300 --layers 2 --heads 2 \
+        --width 24 --context 32 --seq 8 --batch-size 2 --max-steps 3 --threads 1 --quiet --out reads-$decoder
+    run convert teacher joined-$decoder --decoder reads-$decoder
+    check "parts are joined, $decoder" works 'Vision encoder-decoder'
+    run finetune joined-$decoder --task caption --data two.tsv --eval two.tsv --max-steps 200 --learning-rate 1e-2 --batch-size 2 --threads 1 \
+        --quiet --json --out $decoder-told
+    check "a joined model learns, $decoder" works '"exact":1'
+    run caption $decoder-told look.svg.png --threads 1
+    check "a joined model writes, $decoder" works 'an orange map'
+done
+run convert teacher wrong --decoder both
+check decoder-of-pictures-and-texts fails 1 'no language model'
 # A model that learns wrong captions is best at first. Memory that is freed is overwritten, so that nobody can still read it.
 awk -F'\t' 'NR > 1 { file[NR] = $1; text[NR] = $2 } END { print "file\tcaption"; print file[2] "\t" text[3]; print file[3] "\t" text[2] }' two.tsv >wrong.tsv
 MALLOC_PERTURB_=191 run finetune joined-told --task caption --data wrong.tsv --eval two.tsv --max-steps 30 --eval-steps 2 --learning-rate 3e-3 \
