@@ -14,6 +14,7 @@
 #include "banyan/pixels.h"
 #include "base/base.h"
 #include "graph/mixture_layout.h"
+#include "generation.h"
 #include "infer/sample.h"
 #include "model/model.h"
 
@@ -177,7 +178,44 @@ static const kind kinds[] = {
       .block_columns = 2,
       .memory_rows = 2,
       .memory_columns = 1}},
+    {"image-transformer",
+     {.layers = 2,
+      .heads = 2,
+      .width = 16,
+      .image = 4,
+      .channels = 3,
+      .upscale = 2,
+      .attention = "2d",
+      .block_rows = 2,
+      .block_columns = 4,
+      .memory_rows = 1,
+      .memory_columns = 2}},
+    {"image-transformer",
+     {.layers = 2,
+      .heads = 2,
+      .width = 16,
+      .image = 4,
+      .channels = 3,
+      .upscale = 4,
+      .distribution = "dmol",
+      .mixtures = 2,
+      .block_columns = 5,
+      .memory_columns = 3}},
 };
+
+/* The pictures that models enlarge: other values in each. */
+enum { LOW = 16 };
+static const int32_t *low_of(const by_model *m, int picture)
+{
+    static int32_t low[8 * LOW];
+    by_canvas c;
+    by_model_canvas(m, &c);
+    const int n = by_canvas_low(&c);
+    assert_true(n <= LOW);
+    for (int i = 0; i < 8 * n; i++)
+        low[i] = (i * 89 + 31) % 256;
+    return n ? low + (ptrdiff_t)picture * n : NULL;
+}
 
 static by_model *make(const kind *k)
 {
@@ -196,13 +234,17 @@ typedef struct whole {
     int width;
 } whole;
 
-static whole whole_new(by_model *m, int tokens)
+/* low: the picture that is enlarged, or NULL. */
+static whole whole_new(by_model *m, int tokens, const int32_t *low)
 {
     whole w = {0};
     by_canvas c;
     by_model_canvas(m, &c);
     w.tokens = base_alloc_zero((size_t)tokens, sizeof *w.tokens);
     w.batch = by_batch_of(1, tokens, w.tokens);
+    if (low)
+        by_batch_put(&w.batch, "low", BY_I32, 3, (int64_t[]){1, by_canvas_low(&c) / c.channels, c.channels},
+                     low);
     w.pass = by_pass_new(m, &w.batch, &(by_pass_spec){.grads = BY_GRAD_NONE});
     if (!w.pass)
         fail_msg("%s", by_error_message());
@@ -236,7 +278,7 @@ static void sample_slowly(by_model *m, const by_sampling *spec, int32_t *row, in
     gen_sampler sampler;
     by_model_canvas(m, &c);
     const int tokens = c.height * c.width * c.channels, per = tokens / c.positions;
-    whole w = whole_new(m, tokens);
+    whole w = whole_new(m, tokens, low_of(m, (int)picture));
     assert_int_equal(gen_sampler_open(&sampler, c.values), BY_OK);
     memset(row, 0, (size_t)tokens * sizeof *row);
     *nats = 0;
@@ -276,13 +318,47 @@ static void test_cached_sampling(void **state)
         const int tokens = by_model_context(m);
         assert_true(tokens <= MOST);
         /* two side by side, then one alone with a row that is not used */
-        if (by_pixels_sample(m, &(by_pixel_spec){.sampling = spec, .batch = 2}, fast, PICTURES, nats) !=
-            BY_OK)
+        if (by_pixels_sample(m, &(by_pixel_spec){.sampling = spec, .batch = 2, .low = low_of(m, 0)}, fast,
+                             PICTURES, nats) != BY_OK)
             fail_msg("%s", by_error_message());
         for (int k = 0; k < PICTURES; k++) {
             sample_slowly(m, &spec, slow, k, &own);
             assert_memory_equal(fast + k * tokens, slow, (size_t)tokens * sizeof *slow);
             assert_true(fabs(own - nats[k]) < 1e-4 * fabs(own));
+        }
+        by_model_free(m);
+    }
+}
+
+/* The small picture is the mean of squares, rounded; what a model makes depends on it, and it must be there. */
+static void test_upscaling(void **state)
+{
+    (void)state;
+    const by_canvas c = {.height = 2, .width = 4, .channels = 3, .upscale = 2};
+    const int32_t tokens[] = {0, 10, 255, 1, 10, 255, 7, 0, 0, 7, 0, 1,
+                              0, 10, 255, 1, 10, 254, 7, 0, 1, 8, 0, 1};
+    int32_t low[6], made[64];
+    double nats[2];
+    assert_int_equal(by_canvas_low(&c), 6);
+    by_canvas_reduce(&c, tokens, low);
+    assert_memory_equal(low, ((int32_t[]){1, 10, 255, 7, 0, 1}), sizeof low);
+    for (int i = 0; i < BY_COUNT(kinds); i++) {
+        by_model *m = make(&kinds[i]);
+        int32_t bad[LOW] = {[1] = 256};
+        by_pixel_spec s = {.sampling.temperature = 1, .low = low_of(m, 0)};
+        sharpen(m, 4);
+        assert_int_equal(by_pixels_sample(m, &s, made, 1, &nats[0]), BY_OK);
+        const int32_t *other = s.low ? low_of(m, 1) : bad;
+        s.low = other;
+        assert_int_equal(by_pixels_sample(m, &s, made, 1, &nats[1]), other == bad ? BY_ERR_ARGUMENT : BY_OK);
+        if (other != bad) {
+            assert_true(fabs(nats[0] - nats[1]) > 1e-3);
+            s.low = bad;
+            assert_int_equal(by_pixels_sample(m, &s, made, 1, NULL), BY_ERR_ARGUMENT);
+            assert_non_null(strstr(by_error_message(), "value 256 of picture 0"));
+            s.low = NULL;
+            assert_int_equal(by_pixels_sample(m, &s, made, 1, NULL), BY_ERR_ARGUMENT);
+            assert_non_null(strstr(by_error_message(), "enlarges pictures of"));
         }
         by_model_free(m);
     }
@@ -303,7 +379,7 @@ static void test_completion(void **state)
             given[k] = k < tokens / 2;
             a[k] = a[tokens + k] = b[k] = b[tokens + k] = k % by_model_vocab(m);
         }
-        by_pixel_spec s = {.sampling = spec, .batch = 2, .given = given};
+        by_pixel_spec s = {.sampling = spec, .batch = 2, .given = given, .low = low_of(m, 0)};
         assert_int_equal(by_pixels_sample(m, &s, a, 2, NULL), BY_OK);
         s.batch = 1;
         assert_int_equal(by_pixels_sample(m, &s, b, 2, NULL), BY_OK);
@@ -488,6 +564,7 @@ int main(void)
         cmocka_unit_test(test_chain),
         cmocka_unit_test(test_cached_sampling),
         cmocka_unit_test(test_completion),
+        cmocka_unit_test(test_upscaling),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_palette),
         cmocka_unit_test(test_values),

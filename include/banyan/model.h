@@ -60,6 +60,7 @@ typedef struct by_model_shape {
     const char *distribution; /* models of pixels: "categorical", "dmol" */
     const char *coordinates;  /* "sinusoidal", "learned" */
     int mixtures;             /* components of "dmol" */
+    int upscale;              /* models of pixels that enlarge pictures: by how much; 0: none is read */
     int block_rows,
         block_columns; /* query blocks of local attention over pictures; "1d": only columns, the length, */
     int memory_rows, memory_columns; /* and the memory around them; negative: none, 0: as in the preset */

@@ -61,7 +61,12 @@ typedef struct by_canvas {
     int positions; /* of the model: one for each token, or one for each pixel */
     bool palette;  /* tokens are colours of a palette, which preprocessor_config.json has */
     bool mixture;  /* the logits of a pixel are those of by_logistic_mixture, not one for each value */
+    int upscale;   /* it enlarges pictures of 1 / upscale of this height and width; 0: it reads none */
 } by_canvas;
+/* The values of the picture that a model enlarges: (height / upscale, width / upscale, channels). */
+BY_API int by_canvas_low(const by_canvas *c);
+/* That picture from the large one, tokens: the mean of each square, rounded. */
+BY_API void by_canvas_reduce(const by_canvas *c, const int32_t *tokens, int32_t *low);
 
 /* The keys and values that a decoding graph reads and extends. by_generator makes it. */
 typedef struct by_cache by_cache;

@@ -14,6 +14,8 @@ typedef struct by_pixel_spec {
     by_sampling sampling;
     int batch;         /* pictures that are made side by side; 0: 16 */
     const bool *given; /* (tokens of a picture): those that are known, in raster order; NULL: none */
+    const int32_t
+        *low; /* of models that enlarge pictures: these, (count, by_canvas_low) values; otherwise NULL */
     bool (*cancelled)(void *user);
     void (*progress)(void *user, int64_t done, int64_t total); /* positions of all pictures, or NULL */
     void *user;

@@ -19,8 +19,8 @@ typedef struct task {
     by_model *model;
     const char *dir;           /* of the model, whose processor is there too */
     const char *out;           /* FILE.png */
-    cli_list complete;         /* pictures to complete; none: from nothing */
-    double keep;               /* share of their rows, from the top */
+    cli_list sources;          /* pictures to complete or to enlarge; none: from nothing */
+    double keep;               /* share of their rows that is given, from the top */
     int limit;                 /* pictures of a dataset */
     int samples, batch, scale; /* samples: for each picture; scale 0: by the size of a picture */
     by_sampling sampling;
@@ -29,11 +29,13 @@ typedef struct task {
 
 typedef struct job {
     const task *g;
-    by_processor *processor;
+    by_processor *processor, *small; /* small: of pictures that are enlarged, or NULL */
     by_canvas size;
     int64_t tokens;
     int sources, count; /* pictures to complete, and pictures to make */
     int32_t *originals; /* (sources, N) */
+    int32_t *low;       /* (sources, L): what is enlarged, or NULL */
+    int32_t *begun;     /* (count, L): the same for each picture that is made */
     int32_t *made;      /* (count, N) */
     bool *given;
     double *nats;
@@ -47,15 +49,38 @@ static void on_progress(void *user, int64_t done, int64_t total)
     cli_progress_update(bar, done, "positions");
 }
 
-/* Adds a picture to those that are completed. */
+/* Room for one row more of so many values. */
+static bool grow(int32_t **list, int rows, int64_t row)
+{
+    int32_t *more = base_resize(*list, (size_t)((rows + 1) * row), sizeof *more);
+    *list = more ? more : *list;
+    return more != NULL;
+}
+
+/* The small picture: this one if it has that size, else what is left of the large one. */
+static by_status add_low(job *j, const by_image *m)
+{
+    const int low = by_canvas_low(&j->size), n = j->size.upscale;
+    if (!grow(&j->low, j->sources, low))
+        return BY_ERR_MEMORY;
+    int32_t *to = j->low + (int64_t)j->sources * low;
+    if (m->height == j->size.height / n && m->width == j->size.width / n)
+        return by_processor_encode(j->small, m, to);
+    by_canvas_reduce(&j->size, j->originals + j->sources * j->tokens, to);
+    return BY_OK;
+}
+
+/* Adds a picture to those that are completed or enlarged. */
 static by_status add_source(job *j, by_image *m)
 {
-    int32_t *more =
-        m ? base_resize(j->originals, (size_t)((j->sources + 1) * j->tokens), sizeof *more) : NULL;
-    j->originals = more ? more : j->originals;
-    by_status s = !m ? base_error_status() : !more ? BY_ERR_MEMORY : BY_OK;
+    by_status s = !m ? base_error_status() : BY_OK;
+    if (s == BY_OK && !grow(&j->originals, j->sources, j->tokens))
+        s = BY_ERR_MEMORY;
     if (s == BY_OK)
-        s = by_processor_encode(j->processor, m, j->originals + j->sources++ * j->tokens);
+        s = by_processor_encode(j->processor, m, j->originals + j->sources * j->tokens);
+    if (s == BY_OK && j->size.upscale)
+        s = add_low(j, m);
+    j->sources += s == BY_OK;
     by_image_free(m);
     return s;
 }
@@ -83,8 +108,8 @@ static by_status read_sources(job *j)
 {
     int height, width;
     by_processor_size(j->processor, &height, &width);
-    for (int i = 0; i < j->g->complete.count; i++)
-        BY_TRY(read_source(j, j->g->complete.items[i]));
+    for (int i = 0; i < j->g->sources.count; i++)
+        BY_TRY(read_source(j, j->g->sources.items[i]));
     const int64_t row = j->tokens / height, rows = (int64_t)lround(j->g->keep * height);
     for (int64_t i = 0; i < rows * row && j->sources; i++)
         j->given[i] = true;
@@ -102,7 +127,13 @@ static by_status make_room(job *j)
     for (int i = 0; i < j->count && j->sources; i++)
         memcpy(j->made + i * j->tokens, j->originals + i / j->g->samples * j->tokens,
                (size_t)j->tokens * sizeof *j->made);
-    return BY_OK;
+    const int64_t low = by_canvas_low(&j->size);
+    if (!j->low)
+        return BY_OK;
+    j->begun = base_alloc_zero((size_t)j->count * (size_t)low, sizeof *j->begun);
+    for (int i = 0; j->begun && i < j->count; i++)
+        memcpy(j->begun + i * low, j->low + i / j->g->samples * low, (size_t)low * sizeof *j->begun);
+    return j->begun ? BY_OK : BY_ERR_MEMORY;
 }
 
 static by_status open_job(job *j)
@@ -117,6 +148,13 @@ static by_status open_job(job *j)
     if (j->tokens != by_model_context(g->model) || values != j->size.values)
         return base_fail(BY_ERR_FORMAT,
                          "preprocessor_config.json is about other pictures than the model makes");
+    const int n = j->size.upscale;
+    j->small =
+        !n ? NULL
+           : by_processor_new(&(by_processor_spec){
+                 .channels = j->size.channels, .height = j->size.height / n, .width = j->size.width / n});
+    if (n && !j->small)
+        return base_error_status();
     j->given = base_alloc_zero((size_t)j->tokens, sizeof *j->given);
     BY_TRY(j->given ? read_sources(j) : BY_ERR_MEMORY);
     return make_room(j);
@@ -128,6 +166,7 @@ static by_status sample(job *j)
     const by_pixel_spec spec = {.sampling = j->g->sampling,
                                 .batch = j->g->batch,
                                 .given = j->sources ? j->given : NULL,
+                                .low = j->begun,
                                 .cancelled = cli_poll,
                                 .progress = on_progress,
                                 .user = &bar};
@@ -139,11 +178,27 @@ static by_status sample(job *j)
     return s;
 }
 
-/* What was given of a picture; the rest is mid-grey. */
-static by_image *kept_part(const job *j, const int32_t *tokens)
+/* A small picture in pixels of the size that the large one has. */
+static by_image *small_picture(const job *j, const int32_t *low)
+{
+    const int n = j->size.upscale, width = j->size.width, channels = j->size.channels;
+    int32_t *large = base_alloc_zero((size_t)j->tokens, sizeof *large);
+    for (int i = 0; large && i < j->tokens; i++) {
+        const int row = i / channels / width / n, column = i / channels % width / n;
+        large[i] = low[(row * (width / n) + column) * channels + i % channels];
+    }
+    by_image *m = large ? by_processor_decode(j->processor, large) : NULL;
+    base_free(large);
+    return m;
+}
+
+/* What was given of a picture: the small one, or some rows of it, and the rest is mid-grey. */
+static by_image *kept_part(const job *j, int source)
 {
     int height, width;
-    by_image *m = by_processor_decode(j->processor, tokens);
+    if (j->low)
+        return small_picture(j, j->low + (int64_t)source * by_canvas_low(&j->size));
+    by_image *m = by_processor_decode(j->processor, j->originals + source * j->tokens);
     by_processor_size(j->processor, &height, &width);
     for (int64_t i = 0; m && i < (int64_t)height * width; i++)
         if (!j->given[i * j->tokens / ((int64_t)height * width)])
@@ -151,7 +206,7 @@ static by_image *kept_part(const job *j, const int32_t *tokens)
     return m;
 }
 
-/* A row for each picture that was completed: the picture, what was given, the samples. Otherwise as square as possible. */
+/* A row for each picture that was completed or enlarged: the picture, what was given, the samples. Otherwise as square as possible. */
 static by_status draw(const job *j)
 {
     const int each = j->g->samples + (j->sources ? 2 : 0), count = BY_MAX(j->sources, 1) * each;
@@ -159,11 +214,10 @@ static by_status draw(const job *j)
     by_image **list = base_alloc_zero((size_t)count, sizeof *list), *page = NULL;
     for (int i = 0; list && i < count; i++) {
         const int source = i / each, k = i % each - (j->sources ? 2 : 0);
-        const int32_t *original = j->originals + source * j->tokens;
-        list[i] = k >= 0
-                      ? by_processor_decode(j->processor, j->made + (source * j->g->samples + k) * j->tokens)
-                  : k == -2 ? by_processor_decode(j->processor, original)
-                            : kept_part(j, original);
+        const int32_t *made = j->made + (source * j->g->samples + k) * j->tokens;
+        list[i] = k >= 0    ? by_processor_decode(j->processor, made)
+                  : k == -2 ? by_processor_decode(j->processor, j->originals + source * j->tokens)
+                            : kept_part(j, source);
         if (!list[i])
             break;
     }
@@ -213,6 +267,9 @@ static int generate(const task *g)
         s = draw(&j);
     const int code = s == BY_ERR_CANCELLED ? CLI_INTERRUPTED : s == BY_OK ? print_result(&j) : cli_fail(NULL);
     by_processor_free(j.processor);
+    by_processor_free(j.small);
+    base_free(j.low);
+    base_free(j.begun);
     base_free(j.made);
     base_free(j.originals);
     base_free(j.given);
@@ -221,10 +278,10 @@ static int generate(const task *g)
 }
 
 /* Options of pictures; without them, those of texts. */
-static const char *const pixel_names[] = {"out",     "complete", "keep",   "scale",  "batch-size", "samples",
-                                          "limit",   "temp",     "greedy", "top-k",  "top-p",      "min-p",
-                                          "typical", "seed",     "json",   "device", "dtype",      "weights",
-                                          "threads", "verbose",  NULL};
+static const char *const pixel_names[] = {"out",     "complete", "upscale", "keep",   "scale",  "batch-size",
+                                          "samples", "limit",    "temp",    "greedy", "top-k",  "top-p",
+                                          "min-p",   "typical",  "seed",    "json",   "device", "dtype",
+                                          "weights", "threads",  "verbose", NULL};
 
 /* Values are drawn as they are likely, unless something else is asked for. */
 int cli_run_pictures(cli_generation *j, const cli_args *args)
@@ -235,6 +292,13 @@ int cli_run_pictures(cli_generation *j, const cli_args *args)
         return cli_usage_fail(other ? "--%s is not for models of pixels"
                                     : "models of pixels take no prompt%s",
                               other ? other->name : "");
+    by_canvas size;
+    by_model_canvas(j->model, &size);
+    if ((size.upscale != 0) != (o->upscale.count != 0) && (o->upscale.count || !o->complete.count))
+        return cli_usage_fail(size.upscale ? "the model enlarges pictures: give them with --upscale FILE"
+                                           : "--upscale is for models that were trained with --upscale");
+    if (o->upscale.count && o->complete.count)
+        return cli_usage_fail("pictures are either completed or enlarged");
     report_picture kind = REPORT_PICTURE_SVG;
     if (!o->out || report_picture_of(o->out, &kind) != BY_OK || kind != REPORT_PICTURE_PNG)
         return cli_usage_fail("give the file for the pictures: --out FILE.png");
@@ -250,8 +314,8 @@ int cli_run_pictures(cli_generation *j, const cli_args *args)
     const int code = dir ? generate(&(task){.model = j->model,
                                             .dir = dir,
                                             .out = o->out,
-                                            .complete = o->complete,
-                                            .keep = o->keep,
+                                            .sources = o->upscale.count ? o->upscale : o->complete,
+                                            .keep = o->upscale.count ? 0 : o->keep,
                                             .samples = o->samples,
                                             .limit = o->limit,
                                             .batch = o->batch,

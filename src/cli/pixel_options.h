@@ -21,6 +21,9 @@ typedef struct cli_pixels {
              "(default: the preset's)"},                                                                     \
     {CLI_AT(type, run.shape.mixtures), .name = "mixtures", CLI_RANGE(1, 64),                                 \
      .help = "image-transformer: components of the mixture (default: 10)"},                                  \
+    {CLI_AT(type, run.shape.upscale), .name = "upscale", CLI_RANGE(2, 64),                                   \
+     .help = "image-transformer: learn to enlarge pictures by this factor: an encoder reads the picture, "   \
+             "averaged over squares of so many pixels (default: pictures from nothing)"},                    \
     {CLI_AT(type, run.shape.coordinates), .name = "coordinates", .choices = "sinusoidal|learned",            \
      .help = "image-transformer: how rows and columns are encoded (default: the preset's)"},                 \
     {CLI_AT(type, x.block), .name = "query-block", .value = "L|RxC",                                         \

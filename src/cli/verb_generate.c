@@ -79,8 +79,13 @@ static const cli_option rows[] = {
      .help = "complete these pictures, or the first ones of a dataset; each becomes a row: the picture, what "
              "is given of it, "
              "the samples"},
+    {CLI_AT(cli_generate_options, upscale), .name = "upscale", .value = "FILE",
+     .help =
+         "models trained with --upscale: enlarge these pictures, or the first ones of a dataset. A picture "
+         "of another size than the small ones is first brought to the large size and averaged; each becomes "
+         "a row: the picture, the small one, the samples"},
     {CLI_AT(cli_generate_options, limit), .name = "limit", CLI_RANGE(1, 4096), .preset = "6",
-     .help = "pictures of a dataset to complete"},
+     .help = "pictures of a dataset to complete or to enlarge"},
     {CLI_AT(cli_generate_options, keep), .name = "keep", CLI_RANGE(0, 1), .preset = "0.5",
      .help = "share of the rows of a picture that is given, from the top"},
     {CLI_AT(cli_generate_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
@@ -426,8 +431,8 @@ static int run_job(cli_generation *j, const cli_args *args)
     cli_interrupt_install();
     if (j->model && by_model_task(j->model) == BY_TASK_LM && by_model_canvas(j->model, &canvas))
         return cli_run_pictures(j, args);
-    if (cli_given(args, &j->o.out) || j->o.complete.count)
-        return cli_usage_fail("--out and --complete are for models of pixels");
+    if (cli_given(args, &j->o.out) || j->o.complete.count || j->o.upscale.count)
+        return cli_usage_fail("--out, --complete and --upscale are for models of pixels");
     if (read_prompts(j, args) != BY_OK)
         return cli_fail(NULL);
     if (!j->model && cli_given_among(args, neural_names))
@@ -533,6 +538,8 @@ const cli_verb cli_generate = {
                 "# sixteen pictures of a model of pixels, and the lower halves of one\n"
                 "banyan generate runs/fashion --samples 16 -o grid.png\n"
                 "banyan generate runs/fashion --complete shoe.png --keep 0.5 --samples 4 -o halves.png\n"
+                "# pictures of four times the height and width\n"
+                "banyan generate runs/larger --upscale small.png --samples 3 -o large.png\n"
                 "# why each token was chosen\n"
                 "banyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",
     .options = rows,

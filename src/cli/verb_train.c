@@ -505,6 +505,8 @@ const cli_verb cli_train = {
         "banyan train --model imagegpt --data train-images-idx3-ubyte.gz --colours 32 --out runs/igpt\n"
         "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out "
         "runs/it\n"
+        "# one that enlarges pictures\n"
+        "banyan train --model image-transformer --upscale 4 --data cifar-10-batches-bin --out runs/larger\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
         "--parallel --seq 64 --out runs/xlm\n",

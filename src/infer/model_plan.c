@@ -44,6 +44,18 @@ static void add_source(const by_plan_spec *s, by_graph *g, by_model_io *io)
     io->cache->source_mask = by_input(g, "source mask", BY_I32, 2, shape);
 }
 
+/* When decoding, the encoder has read the picture that is enlarged. */
+static void add_low(const by_model *m, const by_plan_spec *s, by_model_io *io)
+{
+    by_canvas c;
+    if (!io->cache || !by_model_canvas(m, &c) || !c.upscale)
+        return;
+    const int tokens = c.height * c.width * c.channels; /* of a position there are tokens / positions */
+    io->part = BY_PART_DECODER;
+    io->cache->store->sources = s->batch;
+    io->cache->store->source_room = io->cache->source_length = by_canvas_low(&c) / (tokens / c.positions);
+}
+
 static by_program *compile(const by_model *m, const by_plan_spec *s, by_graph *g, by_cache *cache)
 {
     const bool training = s->mode == BY_PLAN_TRAIN, decoding = s->mode == BY_PLAN_DECODE;
@@ -69,6 +81,7 @@ static by_program *compile(const by_model *m, const by_plan_spec *s, by_graph *g
     }
     if (by_model_is_pair(m) && by_model_task(m) != BY_TASK_ENCODER)
         add_source(s, g, &io);
+    add_low(m, s, &io);
     by_model_build(m, g, &io);
     by_tensor *loss = training ? loss_of(m, s, g, &io) : NULL;
     const char *result = by_model_plans(m, BY_PLAN_TRAIN) ? "logits" : "features";

@@ -15,8 +15,9 @@ typedef struct canvas {
     int tokens, per;  /* of a picture, and of a position */
     int batch, width; /* pictures side by side, and logits of a position */
     nn_store *store;
-    by_program *program;
-    by_tensor *token, *position, *past, *logits;
+    by_program *program, *encoder; /* encoder: of the pictures that are enlarged, or NULL */
+    int low;                       /* values of one of them */
+    by_tensor *small, *token, *position, *past, *logits;
     model_derived derived[MODEL_DERIVED];
     by_tensor *inputs[MODEL_DERIVED];
     int n_derived;
@@ -53,6 +54,27 @@ static void declare_derived(canvas *c, by_graph *g, by_model_io *io)
     }
 }
 
+/* The positions that the encoder leaves in the store. */
+static int seen(const canvas *c)
+{
+    return c->low / c->per;
+}
+
+static by_status compile_encoder(canvas *c)
+{
+    const int channels = c->size.channels;
+    by_graph *g = by_graph_new(&(by_graph_spec){.params = by_model_params(c->model)});
+    if (!g)
+        return BY_ERR_MEMORY;
+    c->small = by_input(g, "low", BY_I32, 3, (int64_t[]){c->batch, c->low / channels, channels});
+    by_cache cache = {.store = c->store, .source_length = seen(c)};
+    by_model_io io = {.part = BY_PART_ENCODER, .cache = &cache};
+    by_io_feed(&io, "low", c->small);
+    by_model_build(c->model, g, &io);
+    c->encoder = by_compile(g, &(by_compile_spec){0});
+    return c->encoder ? BY_OK : base_error_status();
+}
+
 static by_status compile(canvas *c)
 {
     const int64_t shape[] = {c->batch, 1};
@@ -62,8 +84,8 @@ static by_status compile(canvas *c)
     c->token = by_input(g, "tokens", BY_I32, 2, shape);
     c->position = by_input(g, "positions", BY_I32, 2, shape);
     c->past = by_input(g, "past", BY_I32, 1, shape);
-    by_cache cache = {.store = c->store, .past = c->past, .beams = 1};
-    by_model_io io = {.cache = &cache};
+    by_cache cache = {.store = c->store, .past = c->past, .beams = 1, .source_length = seen(c)};
+    by_model_io io = {.part = c->low ? BY_PART_DECODER : BY_PART_WHOLE, .cache = &cache};
     by_io_feed(&io, "tokens", c->token);
     by_io_feed(&io, "positions", c->position);
     declare_derived(c, g, &io);
@@ -84,8 +106,20 @@ static by_status open_canvas(canvas *c, by_model *m, const by_pixel_spec *spec, 
     c->tokens = c->size.height * c->size.width * c->size.channels;
     c->per = c->tokens / c->size.positions;
     c->batch = BY_MIN(spec->batch > 0 ? spec->batch : 16, count);
+    c->low = by_canvas_low(&c->size);
+    if (!c->low != !spec->low)
+        return base_fail(BY_ERR_ARGUMENT,
+                         c->low ? "the model enlarges pictures of %d x %d pixels, and there are none"
+                                : "the model makes pictures of %d x %d pixels from nothing; it enlarges none",
+                         c->size.width / BY_MAX(c->size.upscale, 1),
+                         c->size.height / BY_MAX(c->size.upscale, 1));
     c->store = nn_store_new(by_model_device(m), c->batch, c->size.positions);
-    BY_TRY(c->store ? compile(c) : BY_ERR_MEMORY);
+    if (!c->store)
+        return BY_ERR_MEMORY;
+    c->store->sources = c->low ? c->batch : 0;
+    c->store->source_room = seen(c);
+    BY_TRY(c->low ? compile_encoder(c) : BY_OK);
+    BY_TRY(compile(c));
     BY_TRY(model_derive_room(c->derived, c->n_derived));
     BY_TRY(gen_sampler_open(&c->sampler, c->size.values));
     c->numbers = base_alloc_zero((size_t)c->batch, sizeof *c->numbers);
@@ -96,6 +130,7 @@ static by_status open_canvas(canvas *c, by_model *m, const by_pixel_spec *spec, 
 static void close_canvas(canvas *c)
 {
     by_program_free(c->program);
+    by_program_free(c->encoder);
     nn_store_free(c->store);
     model_derive_free(c->derived, c->n_derived);
     gen_sampler_close(&c->sampler);
@@ -173,13 +208,27 @@ static by_status make_position(canvas *c, int32_t *tokens, int t, int64_t first,
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
+/* What the encoder says about the pictures that a batch enlarges; rows past the last one repeat the first. */
+static by_status read_low(canvas *c, int64_t first, int rows)
+{
+    const size_t row = (size_t)c->low * sizeof *c->spec->low;
+    int32_t *values = base_alloc_zero((size_t)c->batch, row);
+    if (!values)
+        return BY_ERR_MEMORY;
+    for (int b = 0; b < c->batch; b++)
+        memcpy(values + (ptrdiff_t)b * c->low, c->spec->low + (first + (b < rows ? b : 0)) * c->low, row);
+    by_status s = by_write(c->encoder, c->small, values, (size_t)c->batch * row);
+    base_free(values);
+    return s == BY_OK ? by_run(c->encoder) : s;
+}
+
 /* A whole batch: the rows past the last picture repeat the first one. */
 static by_status make_batch(canvas *c, int32_t *tokens, int64_t first, int64_t count, double *nats)
 {
     const size_t row = (size_t)c->tokens * sizeof *tokens;
     const int rows = (int)BY_MIN(count - first, (int64_t)c->batch);
     int32_t *work = base_alloc_zero((size_t)c->batch, row);
-    by_status s = work ? BY_OK : BY_ERR_MEMORY;
+    by_status s = !work ? BY_ERR_MEMORY : c->low ? read_low(c, first, rows) : BY_OK;
     for (int b = 0; b < c->batch && s == BY_OK; b++)
         memcpy(work + (ptrdiff_t)b * c->tokens, tokens + (first + (b < rows ? b : 0)) * c->tokens, row);
     for (int t = 0; t < c->size.positions && s == BY_OK; t++) {
@@ -205,6 +254,10 @@ static by_status check_given(const canvas *c, const int32_t *tokens, int count)
     for (int64_t i = 0; c->spec->given && i < c->tokens; i++)
         if (c->spec->given[i] != c->spec->given[i - i % c->per])
             return base_fail(BY_ERR_ARGUMENT, "some channels of a pixel are given and others are not");
+    for (int64_t i = 0; i < (int64_t)count * c->low; i++)
+        if (c->spec->low[i] < 0 || c->spec->low[i] >= c->size.values)
+            return base_fail(BY_ERR_ARGUMENT, "value %d of picture %lld is not in [0, %d)",
+                             (int)c->spec->low[i], (long long)(i / c->low), c->size.values);
     return BY_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "banyan/pass.h"
 #include "model/model.h"
 
-enum { MODEL_DERIVED = 4 };
+enum { MODEL_DERIVED = 5 };
 
 /* One of them as a batch has it. */
 typedef struct model_derived {

@@ -269,6 +269,8 @@ static by_status set_local(const arch_family *a, void *config, const by_model_sh
     if (lines && (s->block_rows || s->memory_rows))
         return base_fail(BY_ERR_ARGUMENT,
                          "blocks and memories of attention \"1d\" have a length, not rows and columns");
+    if (s->upscale && !arch_config_set(a, config, ARCH_ROLE_UPSCALE, s->upscale))
+        return base_fail(BY_ERR_ARGUMENT, "%s does not enlarge pictures", a->title);
     if (s->distribution)
         BY_TRY(arch_config_choose(a, config, ARCH_ROLE_DISTRIBUTION, s->distribution));
     return s->coordinates ? arch_config_choose(a, config, ARCH_ROLE_COORDINATES, s->coordinates) : BY_OK;

@@ -1,7 +1,8 @@
 /* image_transformer.c - Parmar et al. 2018, "Image Transformer". A post-norm decoder over the values of a picture,
  * whose queries see the block that they stand in and a memory around it. In one dimension, blocks are stretches of the
  * raster; in two, rectangles, which are generated one after the other. A position is one of 256 values of a channel, or
- * a whole pixel whose values have a discretised mixture of logistics. */
+ * a whole pixel whose values have a discretised mixture of logistics. To enlarge pictures, an encoder reads the small one,
+ * and every layer of the decoder also attends to what it gives. */
 #include <math.h>
 
 #include "base/base.h"
@@ -18,6 +19,7 @@ typedef struct config {
     int block, memory; /* of lines */
     int block_rows, block_columns, memory_rows, memory_columns;
     int mixtures, blocks, distribution, coordinates;
+    int upscale, encoder_layers; /* upscale 0: there is no encoder */
     by_act act;
     float eps, drop;
     bool scale_embedding;
@@ -42,6 +44,8 @@ static const arch_field fields[] = {
     ARCH_CHOICE_FIELD(config, distribution, "output_distribution", ARCH_ROLE_DISTRIBUTION),
     ARCH_INT_FIELD(config, mixtures, "num_mixtures", 10, 1, 64, ARCH_ROLE_MIXTURES),
     ARCH_CHOICE_FIELD(config, coordinates, "position_encoding", ARCH_ROLE_COORDINATES),
+    ARCH_INT_FIELD(config, upscale, "upscale_factor", 0, 2, 64, ARCH_ROLE_UPSCALE),
+    ARCH_INT_FIELD(config, encoder_layers, "encoder_layers", 4, 1, BY_MAX_LAYERS, ARCH_ROLE_NONE),
     ARCH_ACT_FIELD(config, act, "hidden_act", BY_RELU),
     ARCH_FLOAT_FIELD(config, eps, "layer_norm_eps", 1e-6, 0, 1, ARCH_ROLE_NONE),
     ARCH_FLOAT_FIELD(config, drop, "dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
@@ -74,6 +78,7 @@ static void adjust(const char *preset, void *into)
     if (strcmp(preset, "tiny") != 0)
         return;
     c->drop = 0;
+    c->encoder_layers = 2;
     c->rows = c->columns = 28; /* grey, as in MNIST */
     c->channels = 1;
     c->block = c->memory = 196;
@@ -173,7 +178,22 @@ static by_status check(const void *from)
         return base_fail(BY_ERR_ARGUMENT,
                          "%d rows of %d positions are not a whole number of query blocks of %d rows of %d",
                          c->rows, columns, c->block_rows, c->block_columns);
+    if (c->upscale && (c->rows % c->upscale || c->columns % c->upscale))
+        return base_fail(BY_ERR_ARGUMENT, "%d x %d pixels are not a whole number of squares of %d",
+                         c->columns, c->rows, c->upscale);
     return BY_OK;
+}
+
+static by_canvas canvas(const void *from)
+{
+    const config *c = from;
+    return (by_canvas){.height = c->rows,
+                       .width = c->columns,
+                       .channels = c->channels,
+                       .values = VALUES,
+                       .positions = positions_of(c),
+                       .mixture = c->distribution == MIXTURE,
+                       .upscale = c->upscale};
 }
 
 /* ---- inputs that follow from a batch --------------------------------------------------------- */
@@ -270,30 +290,50 @@ static void keys_fill(const void *from, const arch_rows *r, const int64_t *dim, 
     }
 }
 
+/* (B, pixels, channels): the values of the picture that is enlarged. A cached pass has what the encoder made of it. */
+static int low_shape(const void *from, const arch_rows *r, int64_t *dim)
+{
+    const config *c = from;
+    const by_canvas all = canvas(c);
+    dim[0] = r->batch;
+    dim[1] = by_canvas_low(&all) / c->channels;
+    dim[2] = c->channels;
+    return !c->upscale || r->steps ? 0 : 3;
+}
+
+static void low_fill(const void *from, const arch_rows *r, const int64_t *dim, int32_t *out)
+{
+    const by_canvas all = canvas(from);
+    for (int64_t b = 0; b < dim[0]; b++)
+        by_canvas_reduce(&all, r->tokens + b * all.height * all.width * all.channels,
+                         out + b * dim[1] * dim[2]);
+}
+
 static const arch_derived derived[] = {{"previous", NULL, previous_shape, previous_fill},
                                        {"places", NULL, places_shape, places_fill},
                                        {"turns", NULL, turns_shape, turns_fill},
                                        {"keys", NULL, keys_shape, keys_fill},
+                                       {"low", NULL, low_shape, low_fill},
                                        {.name = NULL}};
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-/* An input, or zeros when parameters are declared. */
-static by_tensor *input_or_zeros(by_graph *g, const by_model_io *io, const arch_derived *how, const config *c)
+/* An input, or zeros when parameters are declared and plans are made. steps: positions of a cached pass, 0: it has all. */
+static by_tensor *input_or_zeros(by_graph *g, const by_model_io *io, const arch_derived *how, const config *c,
+                                 int steps)
 {
-    by_tensor *x = by_io_input(io, how->name), *tokens = by_io_input(io, "tokens");
-    const arch_rows rows = {.batch = (int)by_dim(tokens, 0)};
+    by_tensor *x = by_io_input(io, how->name), *tokens = x ? x : by_io_input(io, "tokens");
+    const arch_rows rows = {.batch = (int)by_dim(tokens, 0), .steps = steps};
     int64_t dim[BY_MAX_RANK];
     const int rank = x ? 0 : how->shape(c, &rows, dim);
     return rank ? by_fill(g, BY_I32, rank, dim, 0) : x;
 }
 
-/* What came before each position, (B, T, tokens) -> (B, T, C); zeros for the first of all. */
-static by_tensor *embed(by_graph *g, const config *c, const by_model_io *io)
+/* Rows of the table of values, or values of pixels, (B, T, tokens) -> (B, T, C). */
+static by_tensor *embed_values(by_graph *g, const config *c, by_tensor *values)
 {
-    by_tensor *previous = input_or_zeros(g, io, &derived[0], c), *positions = by_io_input(io, "positions"),
-              *x;
-    const int64_t batch = by_dim(previous, 0), length = by_dim(previous, 1);
+    const int64_t batch = by_dim(values, 0), length = by_dim(values, 1);
+    by_tensor *x;
     if (c->distribution == MIXTURE) {
         const float std = 1 / sqrtf((float)c->channels);
         const by_init normal = {BY_INIT_NORMAL, std}, zero = {BY_INIT_ZERO, 0};
@@ -301,15 +341,23 @@ static by_tensor *embed(by_graph *g, const config *c, const by_model_io *io)
         by_tensor *w = by_param(g, "weight", 2, (int64_t[]){c->width, c->channels}, normal);
         by_tensor *bias = by_param(g, "bias", 1, (int64_t[]){c->width}, zero);
         by_scope_pop(g);
-        x = by_scale(g, by_cast(g, previous, by_type(w)), 1 / 127.5);
+        x = by_scale(g, by_cast(g, values, by_type(w)), 1 / 127.5);
         x = by_linear(g, by_sub(g, x, by_fill(g, by_type(w), 0, NULL, 1)), w, bias, NULL);
     } else {
         const float std = c->scale_embedding ? 1 / sqrtf((float)c->width) : 1;
-        x = nn_embedding(g, "embed_tokens", by_reshape(g, previous, 2, (int64_t[]){batch, length}),
+        x = nn_embedding(g, "embed_tokens", by_reshape(g, values, 2, (int64_t[]){batch, length}),
                          (int64_t)c->channels * VALUES, c->width, std);
     }
-    if (c->scale_embedding)
-        x = by_scale(g, x, sqrt(c->width));
+    return c->scale_embedding ? by_scale(g, x, sqrt(c->width)) : x;
+}
+
+/* What came before each position, (B, T, tokens) -> (B, T, C); zeros for the first of all. */
+static by_tensor *embed(by_graph *g, const config *c, const by_model_io *io)
+{
+    by_tensor *previous = input_or_zeros(g, io, &derived[0], c, io->cache != NULL),
+              *positions = by_io_input(io, "positions");
+    const int64_t batch = by_dim(previous, 0), length = by_dim(previous, 1);
+    by_tensor *x = embed_values(g, c, previous);
     if (!io->cache)
         positions = by_range(g, 1, &length);
     const int64_t shape[3] = {io->cache ? batch : 1, length, 1};
@@ -330,7 +378,7 @@ static by_tensor *encode(by_graph *g, const config *c, const char *name, by_tens
 
 static by_tensor *add_coordinates(by_graph *g, const config *c, const by_model_io *io, by_tensor *x)
 {
-    by_tensor *places = input_or_zeros(g, io, &derived[1], c), *part[2];
+    by_tensor *places = input_or_zeros(g, io, &derived[1], c, io->cache != NULL), *part[2];
     const int64_t length = by_dim(places, 1);
     for (int i = 0; i < 2; i++)
         part[i] = encode(g, c, i ? "column_embeddings" : "row_embeddings",
@@ -365,9 +413,9 @@ static layout lay_out(by_graph *g, const config *c, const by_model_io *io)
     layout l = {.c = c};
     if (c->blocks == LINES || io->cache)
         return l;
-    by_tensor *keys = input_or_zeros(g, io, &derived[3], c);
+    by_tensor *keys = input_or_zeros(g, io, &derived[3], c, 0);
     const int64_t batch = by_dim(keys, 1), blocks = by_dim(keys, 2), size = by_dim(keys, 3);
-    l.turns = input_or_zeros(g, io, &derived[2], c);
+    l.turns = input_or_zeros(g, io, &derived[2], c, 0);
     l.keys = by_reshape(g, by_slice(g, keys, 0, 0, 1), 2, (int64_t[]){batch, blocks * size});
     l.all = by_reshape(g, by_slice(g, keys, 0, 1, 1), 2, (int64_t[]){batch * blocks, size});
     if (io->want_attention)
@@ -401,42 +449,124 @@ static by_tensor *attend_blocks(by_graph *g, const nn_attention_spec *spec, by_t
     return by_reshape(g, by_attention(g, q, k, v, &op), 3, (int64_t[]){batch, length, width});
 }
 
-static by_tensor *block(by_graph *g, by_tensor *x, const layout *l, by_model_io *io, int i)
+/* What layers of the encoder and of the decoder have in common. */
+static nn_encoder_spec layer_spec(const config *c)
+{
+    return (nn_encoder_spec){.attention = {.op = {.heads = c->heads},
+                                           .query = "self_attn.q_proj",
+                                           .key = "self_attn.k_proj",
+                                           .value = "self_attn.v_proj",
+                                           .out = "self_attn.out_proj",
+                                           .no_bias = true,
+                                           .no_out_bias = true},
+                             .norm1 = "self_attn_layer_norm",
+                             .wide = "fc1",
+                             .narrow = "fc2",
+                             .norm2 = "final_layer_norm",
+                             .inner = c->inner,
+                             .act = c->act,
+                             .eps = c->eps,
+                             .drop1 = c->drop,
+                             .drop2 = c->drop};
+}
+
+/* Of a layer to the small picture. */
+static nn_attention_spec cross_spec(const config *c, const by_model_io *io, int layer)
+{
+    return (nn_attention_spec){.op = {.heads = c->heads},
+                               .query = "encoder_attn.q_proj",
+                               .key = "encoder_attn.k_proj",
+                               .value = "encoder_attn.v_proj",
+                               .out = "encoder_attn.out_proj",
+                               .no_bias = true,
+                               .no_out_bias = true,
+                               .cache = io->part == BY_PART_WHOLE ? NULL : io->cache,
+                               .layer = layer};
+}
+
+static by_tensor *block(by_graph *g, by_tensor *x, const layout *l, by_model_io *io, by_tensor *memory, int i)
 {
     const config *c = l->c;
     const bool lines = c->blocks == LINES;
     const by_pattern pattern = {BY_PATTERN_MEMORY, .length = c->block, .before = c->memory};
+    nn_encoder_spec layer = layer_spec(c);
+    nn_attention_spec *a = &layer.attention;
+    a->op.mask = BY_MASK_CAUSAL;
+    a->op.pattern = lines ? pattern : (by_pattern){BY_PATTERN_FULL, 0, 0, 0, 0};
+    a->op.key_mask = lines || !io->cache ? NULL : by_io_input(io, "keys");
+    a->op.weights = arch_weights_slot(io);
+    a->cache = io->cache;
+    a->layer = i;
+    a->attend = lines || io->cache ? NULL : attend_blocks;
+    a->user = l;
+    if (c->upscale) {
+        layer.cross = cross_spec(c, io, i);
+        layer.cross.op.weights = arch_cross_weights_slot(io);
+        layer.cross_norm = "encoder_attn_layer_norm";
+        layer.memory = memory;
+    }
     by_block_push(g, "layers.%d", i);
-    x = nn_encoder_block(
-        g, x,
-        &(nn_encoder_spec){
-            .attention = {.op = {.heads = c->heads,
-                                 .mask = BY_MASK_CAUSAL,
-                                 .pattern = lines ? pattern : (by_pattern){BY_PATTERN_FULL, 0, 0, 0, 0},
-                                 .key_mask = lines || !io->cache ? NULL : by_io_input(io, "keys"),
-                                 .weights = arch_weights_slot(io)},
-                          .query = "self_attn.q_proj",
-                          .key = "self_attn.k_proj",
-                          .value = "self_attn.v_proj",
-                          .out = "self_attn.out_proj",
-                          .no_bias = true,
-                          .no_out_bias = true,
-                          .cache = io->cache,
-                          .layer = i,
-                          .attend = lines || io->cache ? NULL : attend_blocks,
-                          .user = l},
-            .norm1 = "self_attn_layer_norm",
-            .wide = "fc1",
-            .narrow = "fc2",
-            .norm2 = "final_layer_norm",
-            .inner = c->inner,
-            .act = c->act,
-            .eps = c->eps,
-            .drop1 = c->drop,
-            .drop2 = c->drop});
+    x = nn_encoder_block(g, x, &layer);
     by_block_pop(g);
     return x;
 }
+
+/* ---- the encoder ----------------------------------------------------------------------------- */
+
+/* Rows and columns of a whole grid: (1, T, C). */
+static by_tensor *grid_coordinates(by_graph *g, const config *c, by_dtype type)
+{
+    const int64_t rows = c->rows, columns = grid_columns(c), half = c->width / 2;
+    by_tensor *at[2] = {by_range(g, 1, &rows), by_range(g, 1, &columns)}, *part[2];
+    for (int i = 0; i < 2; i++) {
+        part[i] =
+            encode(g, c, i ? "column_embeddings" : "row_embeddings", at[i], (int)(i ? columns : rows), type);
+        part[i] = by_reshape(g, part[i], 3, (int64_t[]){i ? 1 : rows, i ? columns : 1, half});
+        part[i] = by_add(g, by_fill(g, type, 3, (int64_t[]){rows, columns, half}, 0), part[i]);
+    }
+    return by_reshape(g, by_concat(g, part, 2, 2), 3, (int64_t[]){1, rows * columns, c->width});
+}
+
+/* The picture that is enlarged -> (B, S, C). Each position sees all. */
+static by_tensor *encode_low(by_graph *g, const config *whole, by_model_io *io)
+{
+    config c = *whole;
+    c.rows /= c.upscale;
+    c.columns /= c.upscale;
+    by_tensor *low = input_or_zeros(g, io, &derived[4], whole, 0);
+    by_scope_push(g, "encoder");
+    if (c.distribution == CATEGORICAL) { /* each channel has its rows of the table */
+        by_tensor *first = by_scale(g, by_cast(g, by_range(g, 1, &(int64_t){c.channels}), BY_F32), VALUES);
+        low = by_cast(g, by_add(g, by_cast(g, low, BY_F32), first), BY_I32);
+        low = by_reshape(g, low, 3, (int64_t[]){by_dim(low, 0), positions_of(&c), 1});
+    }
+    by_tensor *x = embed_values(g, &c, low);
+    x = by_dropout(g, by_add(g, x, grid_coordinates(g, &c, by_type(x))), c.drop);
+    for (int i = 0; i < c.encoder_layers; i++) {
+        nn_encoder_spec layer = layer_spec(&c);
+        arch_keep_source_hidden(g, io, x);
+        layer.attention.op.weights = arch_source_weights_slot(io);
+        by_block_push(g, "layers.%d", i);
+        x = nn_encoder_block(g, x, &layer);
+        by_block_pop(g);
+    }
+    arch_keep_source_hidden(g, io, x);
+    by_scope_pop(g);
+    return x;
+}
+
+/* Leaves it in the cache. */
+static void keep_low(by_graph *g, const config *c, by_model_io *io, by_tensor *memory)
+{
+    for (int i = 0; i < c->layers; i++) {
+        const nn_attention_spec spec = cross_spec(c, io, i);
+        by_scope_push(g, "layers.%d", i);
+        nn_attention_keep(g, NULL, memory, &spec);
+        by_scope_pop(g);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static void put_values(by_graph *g, by_model_io *io, const config *c)
 {
@@ -467,21 +597,33 @@ static void keep_losses(by_graph *g, const config *c, by_model_io *io)
     by_io_return(io, "pixel_losses", by_output(g, NULL, each));
 }
 
-static void build(by_graph *g, const void *from, by_model_io *io)
+/* (B, T, C), in raster order; memory (B, S, C): of the encoder, or NULL. */
+static by_tensor *decode(by_graph *g, const config *c, by_model_io *io, by_tensor *memory)
 {
-    const config *c = from;
-    by_scope_push(g, "model");
-    by_tensor *x = add_coordinates(g, c, io, embed(g, c, io)); /* (B, T, C) */
+    by_tensor *x = add_coordinates(g, c, io, embed(g, c, io));
     const layout l = lay_out(g, c, io);
     x = by_dropout(g, x, c->drop);
     for (int i = 0; i < c->layers; i++) {
         if (io->want_hidden)
             arch_keep_hidden(g, io, in_raster(g, &l, x));
-        x = block(g, x, &l, io, i);
+        x = block(g, x, &l, io, memory, i);
     }
     x = in_raster(g, &l, x);
     arch_keep_hidden(g, io, x);
+    return x;
+}
+
+static void build(by_graph *g, const void *from, by_model_io *io)
+{
+    const config *c = from;
+    by_scope_push(g, "model");
+    by_tensor *memory = c->upscale && io->part != BY_PART_DECODER ? encode_low(g, c, io) : NULL;
+    if (io->part == BY_PART_ENCODER && io->cache)
+        keep_low(g, c, io, memory);
+    by_tensor *x = io->part == BY_PART_ENCODER ? NULL : decode(g, c, io, memory);
     by_scope_pop(g);
+    if (!x)
+        return;
     by_io_return(io, "features", x);
     if (io->task != BY_TASK_LM)
         return;
@@ -489,24 +631,14 @@ static void build(by_graph *g, const void *from, by_model_io *io)
     keep_losses(g, c, io);
 }
 
-static by_canvas canvas(const void *from)
-{
-    const config *c = from;
-    return (by_canvas){.height = c->rows,
-                       .width = c->columns,
-                       .channels = c->channels,
-                       .values = VALUES,
-                       .positions = positions_of(c),
-                       .mixture = c->distribution == MIXTURE};
-}
-
 static int place(const void *from, int t)
 {
     return place_of(from, t);
 }
 
-static const by_input_info inputs[] = {
-    {"tokens", BY_I32, "BT", BY_PART_WHOLE, true}, {"positions", BY_I32, "BT", BY_PART_WHOLE, false}, {0}};
+static const by_input_info inputs[] = {{"tokens", BY_I32, "BT", BY_PART_DECODER, true},
+                                       {"positions", BY_I32, "BT", BY_PART_DECODER, false},
+                                       {0}};
 
 const arch_family arch_image_transformer = {
     .family = "image-transformer",

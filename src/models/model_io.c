@@ -115,3 +115,29 @@ by_tensor **arch_cross_weights_slot(by_model_io *io)
 {
     return slot(io, "cross_attention");
 }
+
+/* ---- canvases -------------------------------------------------------------------------------- */
+
+int by_canvas_low(const by_canvas *c)
+{
+    return c->upscale ? c->height / c->upscale * (c->width / c->upscale) * c->channels : 0;
+}
+
+/* The mean of the square of pixel (row, column), of one channel. */
+static int32_t mean_of(const by_canvas *c, const int32_t *tokens, int row, int column, int channel)
+{
+    const int n = c->upscale;
+    int64_t sum = 0;
+    for (int y = row * n; y < (row + 1) * n; y++)
+        for (int x = column * n; x < (column + 1) * n; x++)
+            sum += tokens[((int64_t)y * c->width + x) * c->channels + channel];
+    return (int32_t)((sum + n * n / 2) / (n * n));
+}
+
+void by_canvas_reduce(const by_canvas *c, const int32_t *tokens, int32_t *low)
+{
+    for (int y = 0; c->upscale && y < c->height / c->upscale; y++)
+        for (int x = 0; x < c->width / c->upscale; x++)
+            for (int i = 0; i < c->channels; i++)
+                *low++ = mean_of(c, tokens, y, x, i);
+}

@@ -59,6 +59,7 @@ typedef enum arch_role {
     ARCH_ROLE_DISTRIBUTION, /* of the values of a pixel, by name, */
     ARCH_ROLE_MIXTURES,     /* and the components of a mixture */
     ARCH_ROLE_COORDINATES,  /* how they are encoded, by name */
+    ARCH_ROLE_UPSCALE,      /* how much larger than the pictures that it reads are those that it makes */
     ARCH_ROLE_IMAGE,        /* side of a picture in pixels, */
     ARCH_ROLE_PATCH,        /* side of a patch, */
     ARCH_ROLE_CHANNELS,     /* and channels */

@@ -46,6 +46,8 @@ it() { # NAME OPTIONS...: a kind of model trains, is continued, measured and dra
     whole=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$tmp/out")
     run eval "$tmp/$name" --data "$tmp/t10k-images-idx3-ubyte" --batch-size 9 --threads 1 --quiet --json
     check "$name: batches do not matter" near "$whole" "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$tmp/out")"
+    run inspect "$tmp/$name"
+    check "the memory of $name is planned" works '^  decode '
     run generate "$tmp/$name" --samples 5 --seed 3 -o "$tmp/$name.png" --threads 1
     check "$name draws" works "5 pictures"
     check "$name draws a PNG" is_png "$name.png"
@@ -73,6 +75,66 @@ train lines 24 --local-memory 13
 check "another memory does not continue a run" fails 1 local_memory
 train imagegpt 24 --colours 20
 check "a run keeps its palette" works ""
+
+# ---- larger pictures -------------------------------------------------------------------------------------------------------
+# squares FILE COUNT SIDE: grey pictures of squares of 2 x 2 pixels, each of one of four greys, which say nothing about each other
+squares() {
+    { printf '\000\000\010\003'; word "$2"; word "$3"; word "$3"
+      # shellcheck disable=SC2059 # the escapes are the data
+      printf "$(awk -v n="$2" -v s="$3" 'BEGIN {
+          srand(n)
+          for (i = 0; i < n; i++)
+              for (y = 0; y < s; y++)
+                  for (x = 0; x < s; x++) {
+                      if (y % 2 == 0 && x % 2 == 0)
+                          grey[x] = int(4 * rand()) * 80
+                      printf "\\%03o", grey[x - x % 2]
+                  }
+      }')"; } >"$tmp/$1"
+}
+squares squares-idx3-ubyte 300 8
+squares other-idx3-ubyte 40 8
+larger() { # OUT STEPS OPTIONS...
+    out=$1 steps=$2
+    shift 2
+    run train --model image-transformer --data "$tmp/squares-idx3-ubyte" --eval-data "$tmp/other-idx3-ubyte" --out "$tmp/$out" --layers 2 \
+        --heads 2 --width 32 --query-block 16 --local-memory 16 --batch-size 8 --learning-rate 5e-3 --lr-scheduler constant --warmup-steps 20 \
+        --max-steps "$steps" --eval-steps 500 --save-steps 500 --threads 1 --quiet --json "$@"
+}
+bits() { sed -n 's/.*"bits_per_dim":\([0-9.]*\).*/\1/p' "$tmp/out"; }
+larger larger 1000 --upscale 2
+check "the factor is in the configuration" has larger/best/config.json '"upscale_factor": 2'
+larger larger-again 500 --upscale 2
+run train --resume "$tmp/larger-again" --max-steps 1000 --threads 1 --quiet
+check "a resumed run that enlarges ends with the same bytes" same larger larger-again
+larger larger 1000 --upscale 4
+check "a run keeps its factor" fails 1 upscale
+# From nothing, a square costs two bits, which is half a bit for each of its pixels.
+run eval "$tmp/larger" --data "$tmp/other-idx3-ubyte" --threads 1 --quiet --json
+check "the small picture says what is in the squares" less "$(bits)" 0.1
+squares small-idx3-ubyte 2 4
+run generate "$tmp/larger" --upscale "$tmp/other-idx3-ubyte" --limit 2 --samples 3 --seed 1 --scale 1 -o "$tmp/larger.png" --threads 1
+check "pictures are enlarged" works "6 pictures"
+check "to a grid" is_png larger.png
+run generate "$tmp/larger" --upscale "$tmp/other-idx3-ubyte" --limit 2 --samples 3 --seed 1 --scale 1 --batch-size 4 -o "$tmp/larger-again.png" \
+    --threads 1
+check "the same in other batches" cmp "$tmp/larger.png" "$tmp/larger-again.png"
+run generate "$tmp/larger" --upscale "$tmp/small-idx3-ubyte" --samples 2 --seed 1 -o "$tmp/small.png" --threads 1
+check "small pictures are read as they are" works "4 pictures"
+run generate "$tmp/larger" --complete "$tmp/other-idx3-ubyte" --limit 2 --seed 1 -o "$tmp/half.png" --threads 1 --json
+check "enlarged pictures are completed" works '"pictures":2,"tokens":32'
+run inspect "$tmp/larger"
+check "the memory of a model that enlarges is planned" works '^  decode '
+run attention "$tmp/larger" "$tmp/larger.png" --pixel 3,3 -o "$tmp/look.png" --threads 1
+check "where a pixel of a large picture looked" works 'pixel 3,3 looked'
+run generate "$tmp/larger" --samples 2 -o "$tmp/x.png" --threads 1
+check "nothing to enlarge" fails 2 'give them with --upscale'
+run generate "$tmp/lines" --upscale "$tmp/other-idx3-ubyte" -o "$tmp/x.png" --threads 1
+check "a model that enlarges nothing" fails 2 'trained with --upscale'
+larger bad 2 --upscale 3
+check "squares that do not fit" fails 1 'squares of 3'
+train bad 2 --model imagegpt --upscale 2
+check "a family that enlarges nothing" fails 1 'does not enlarge'
 
 # ---- other data ------------------------------------------------------------------------------------------------------------
 run train --model imagegpt --palette "$tmp/imagegpt/best" --data "$tmp/train-images-idx3-ubyte" --image-size 4 --out "$tmp/small" \
