@@ -533,10 +533,11 @@ static by_tensor *encode_low(by_graph *g, const config *whole, by_model_io *io)
     config c = *whole;
     c.rows /= c.upscale;
     c.columns /= c.upscale;
+    const int64_t channels = c.channels;
     by_tensor *low = input_or_zeros(g, io, &derived[4], whole, 0);
     by_scope_push(g, "encoder");
     if (c.distribution == CATEGORICAL) { /* each channel has its rows of the table */
-        by_tensor *first = by_scale(g, by_cast(g, by_range(g, 1, &(int64_t){c.channels}), BY_F32), VALUES);
+        by_tensor *first = by_scale(g, by_cast(g, by_range(g, 1, &channels), BY_F32), VALUES);
         low = by_cast(g, by_add(g, by_cast(g, low, BY_F32), first), BY_I32);
         low = by_reshape(g, low, 3, (int64_t[]){by_dim(low, 0), positions_of(&c), 1});
     }
