@@ -3,15 +3,18 @@
 # pretrained; INSTRUCTIONS a JSON list of objects with instruction, input and output, one member a line. A tenth of the examples is for
 # testing, another tenth chooses the learning rate and the checkpoint of both sides; equal instructions are on one side. Prints a
 # Markdown table: nats per token of the answers, on the choosing part for each rate, on the test part once for the best rate.
-# Environment: BUILD (build), THREADS (0), WORK (a new folder in TMPDIR), STEPS (8000) of pretraining, RANK (8),
-# FULL ("2e-4 5e-4 1e-3") and LORA ("1e-3 2e-3 4e-3"): learning rates, OPTIONS: more options of the pretraining.
+# Environment: BUILD (build), THREADS (0), DEVICE (cpu), WORK (a new folder in TMPDIR, or one that has the base already), STEPS (8000) of
+# pretraining, SHAPE and TOKENIZER of the base, RANK (8), BATCH (8) and EPOCHS (6) of tuning, FULL ("2e-4 5e-4 1e-3") and LORA ("1e-3 2e-3
+# 4e-3"): learning rates, OPTIONS: more options of the pretraining, TUNING: of tuning.
 set -u
 export LC_ALL=C
 [ $# -eq 2 ] || { echo "usage: bench/lora.sh TEXT INSTRUCTIONS" >&2; exit 2; }
+tokenizer=${TOKENIZER:-bpe:4000}
+[ ! -d "$tokenizer" ] || tokenizer=$(realpath "$tokenizer")
 text=$(realpath "$1") instructions=$(realpath "$2")
 cd "$(dirname "$0")/.." || exit 1
 banyan=$PWD/${BUILD:-build}/banyan
-threads=${THREADS:-0} rank=${RANK:-8}
+threads=${THREADS:-0} device=${DEVICE:-cpu} rank=${RANK:-8} batch=${BATCH:-8}
 work=${WORK:-$(mktemp -d)} && mkdir -p "$work" || exit 1
 cd "$work" || exit 1
 
@@ -25,21 +28,25 @@ awk -F '\t' 'BEGIN { for (i = 1; i < 256; i++) code[sprintf("%c", i)] = i }
 wc -l train.jsonl choose.jsonl test.jsonl >&2
 
 # shellcheck disable=SC2086 # several options
-"$banyan" train --data "$text" --tokenizer bpe:4000 --out base --layers 6 --heads 6 --width 192 --context 128 --batch-size 16 --bf16 \
-    --max-steps "${STEPS:-8000}" --learning-rate 2e-3 --dropout 0 --eval-fraction 0.01 --threads "$threads" --quiet ${OPTIONS:-} >base.log || exit 1
+[ -d base/best ] || "$banyan" train --data "$text" --tokenizer "$tokenizer" --out base --bf16 --max-steps "${STEPS:-8000}" --dropout 0 \
+    ${SHAPE:---layers 6 --heads 6 --width 192 --context 128 --batch-size 16 --learning-rate 2e-3} \
+    --eval-fraction 0.01 --threads "$threads" --device "$device" --quiet ${OPTIONS:-} >base.log || exit 1
+cat base.log >&2
 
 # tune OUT DATA EVAL MODEL OPTIONS...: a run of supervised tuning; its result is OUT.json
 tune() {
     out=$1 data=$2 held=$3 model=$4
     shift 4
-    "$banyan" align "$model" --method sft --data "$data" --eval "$held" --out "$out" --overwrite --threads "$threads" --quiet --json "$@" >"$out.json"
+    # shellcheck disable=SC2086
+    "$banyan" align "$model" --method sft --data "$data" --eval "$held" --out "$out" --overwrite --threads "$threads" --device "$device" \
+        --quiet --json ${TUNING:-} "$@" >"$out.json"
 }
 field() { # OUT KEY
     sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$1.json"
 }
 # row NAME MODEL OPTIONS...: the loss of a trained model on the test part, by a step that changes nothing.
 row() {
-    tune trial choose.jsonl test.jsonl "$2" --learning-rate 0 --max-steps 1 --batch-size 8
+    tune trial choose.jsonl test.jsonl "$2" --learning-rate 0 --max-steps 1 --batch-size "$batch"
     echo "| $1, test part | | $(field trial loss) | $3 |"
 }
 
@@ -49,7 +56,7 @@ for kind in full lora; do
     least=99 best=''
     [ $kind = full ] && rates=${FULL:-2e-4 5e-4 1e-3} || rates=${LORA:-1e-3 2e-3 4e-3}
     for rate in $rates; do
-        set -- --learning-rate "$rate" --batch-size 8 --epochs 6 --eval-steps 50
+        set -- --learning-rate "$rate" --batch-size "$batch" --epochs "${EPOCHS:-6}" --eval-steps 50
         [ $kind = lora ] && set -- "$@" --lora "r=$rank,alpha=$((2 * rank)),targets=all-linear"
         tune "$kind-$rate" train.jsonl choose.jsonl base "$@" || exit 1
         loss=$(field "$kind-$rate" loss)
