@@ -247,6 +247,13 @@ static bool try_fp8(cuda_context *c, linear_plan *plan, const by_tensor *left, c
     return plan->lt != NULL;
 }
 
+/* Whether no kernel of the program writes to it. Our products of few rows read weights and biases before the kernel before them has
+ * ended. */
+static bool is_ready(const by_tensor *t)
+{
+    return !t || t->root->place == GR_PLACE_PARAM || t->root->place == GR_PLACE_INPUT;
+}
+
 /* Few rows are ours, as measured on an H200: one row of a small matrix is fastest without matrix units, and
  * with very many columns the library is as fast as memory. */
 static void choose_ours(cuda_exec *x, linear_plan *plan, bool with_pre)
@@ -283,7 +290,7 @@ static by_status plan_linear(cuda_exec *x, gr_node *n)
     if (plan->row)
         return BY_OK;
     choose_stored(plan, n->in[1]);
-    if (!plan->stored)
+    if (!plan->stored && is_ready(n->in[1]) && is_ready(n->in[2]))
         choose_ours(x, plan, n->out[1] != NULL);
     if (plan->gemv || plan->some || plan->few)
         return BY_OK;
