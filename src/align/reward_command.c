@@ -1,6 +1,10 @@
 /* reward_command.c - rewards from a command: a pool of processes that each read a line and print a number (banyan/align_policy.h).
  * A process that is late, ends, or prints something else is killed and replaced, and the answer goes to another process, a limited
- * number of times. Every process has a group of its own, so that what a shell has started ends with it. */
+ * number of times. Every process has a group of its own, so that what a shell has started ends with it.
+ *
+ * The leader of a group is a guard: a shell that waits for the end of a pipe whose other end this program alone holds, and then kills
+ * the group. So nothing is left of a command when this program ends, however it ends. A process that is being started holds the other
+ * end too until it is in the group and runs the shell: the guard never kills too early to catch it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -22,6 +26,8 @@ enum { LONGEST_REPLY = 4096, REASON = 160, PATIENCE_MS = 100 };
 
 typedef struct worker {
     pid_t pid;   /* 0: there is no process */
+    pid_t guard; /* the leader of its group */
+    int life;    /* the guard reads the other end */
     int in, out; /* our ends of its standard input and output */
     int item;    /* the answer it judges; -1: none */
     int served;  /* answers that it has judged */
@@ -85,8 +91,14 @@ static by_status open_pipe(int ends[2])
     return base_fail(BY_ERR_IO, "a pipe to a reward command: %s", strerror(error));
 }
 
-/* The shell with these ends as its input and output, in a group of its own, with the usual reactions to signals. */
-static int spawn_shell(char *command, int in, int out, pid_t *pid)
+static void close_both(const int ends[2])
+{
+    close(ends[0]);
+    close(ends[1]);
+}
+
+/* A shell with these ends as its input and output, in a group (0: a new one), with the usual reactions to signals. */
+static int spawn_shell(char *command, int in, int out, pid_t group, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -106,7 +118,7 @@ static int spawn_shell(char *command, int in, int out, pid_t *pid)
     }
     int e = posix_spawn_file_actions_adddup2(&actions, in, 0);
     e = e ? e : posix_spawn_file_actions_adddup2(&actions, out, 1);
-    e = e ? e : posix_spawnattr_setpgroup(&attributes, 0);
+    e = e ? e : posix_spawnattr_setpgroup(&attributes, group);
     e = e ? e : posix_spawnattr_setsigmask(&attributes, &none);
     e = e ? e : posix_spawnattr_setsigdefault(&attributes, &usual);
     e = e ? e
@@ -118,29 +130,65 @@ static int spawn_shell(char *command, int in, int out, pid_t *pid)
     return e;
 }
 
+static void wait_until_ended(pid_t pid, int *status)
+{
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        continue;
+}
+
+static void stop_group(worker *w)
+{
+    kill(-w->guard, SIGKILL);
+    wait_until_ended(w->guard, NULL);
+    close(w->life);
+}
+
+static by_status start_guard(const pool *p, worker *w)
+{
+    char watch[] = "read -r end; kill -s KILL 0";
+    int life[2];
+    BY_TRY(open_pipe(life));
+    const int e = spawn_shell(watch, life[0], life[0], 0, &w->guard);
+    close(life[0]);
+    w->life = life[1];
+    if (e == 0)
+        return BY_OK;
+    close(life[1]);
+    return base_fail(BY_ERR_IO, "the reward command \"%s\" does not start: %s", p->command, strerror(e));
+}
+
+static by_status start_command(const pool *p, worker *w, const int to[2], const int from[2])
+{
+    BY_TRY(start_guard(p, w));
+    const int e = spawn_shell(p->command, to[0], from[1], w->guard, &w->pid);
+    if (e == 0)
+        return BY_OK;
+    w->pid = 0;
+    stop_group(w);
+    return base_fail(BY_ERR_IO, "the reward command \"%s\" does not start: %s", p->command, strerror(e));
+}
+
 static by_status start(pool *p, worker *w)
 {
     int to[2], from[2];
     BY_TRY(open_pipe(to));
     by_status s = open_pipe(from);
     if (s != BY_OK) {
-        close(to[0]);
-        close(to[1]);
+        close_both(to);
         return s;
     }
     *w = (worker){.in = to[1], .out = from[0], .item = -1};
-    const int e = spawn_shell(p->command, to[0], from[1], &w->pid);
+    s = start_command(p, w, to, from);
     close(to[0]);
     close(from[1]);
-    if (e == 0) {
+    if (s == BY_OK) {
         fcntl(w->in, F_SETFL, O_NONBLOCK);
         fcntl(w->out, F_SETFL, O_NONBLOCK);
         return BY_OK;
     }
     close(w->in);
     close(w->out);
-    w->pid = 0;
-    return base_fail(BY_ERR_IO, "the reward command \"%s\" does not start: %s", p->command, strerror(e));
+    return s;
 }
 
 /* Ends a process and all that it has started. A process gets `patience` ms to end by itself. Returns its status. */
@@ -154,9 +202,9 @@ static int stop(worker *w, int patience)
     for (int ms = 0; ms <= patience && (ended = waitpid(w->pid, &status, WNOHANG)) == 0 && ms < patience;
          ms += 2)
         pause_ms(2);
-    kill(-w->pid, SIGKILL);
-    while (ended == 0 && waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
+    stop_group(w);
+    if (ended == 0)
+        wait_until_ended(w->pid, &status);
     close(w->out);
     w->pid = 0;
     return status;

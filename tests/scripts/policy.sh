@@ -72,6 +72,36 @@ for name in hangs good once talks breaks; do
     check "no process of ./$name is left" [ -z "$(pgrep -f "^/bin/sh ./$name\$")" ]
 done
 
+# A run that is killed takes its commands along, and what they have started.
+# living GROUPS: the processes in these groups, but for dead ones that nobody has waited for.
+living() { ps -A -o pgid= -o stat= -o args= | awk -v groups=" $* " 'index(groups, " " $1 " ") && $2 !~ /^Z/'; }
+# nothing_left COMMAND PROCESSES: the run is killed once so many processes of the command sleep in each of its two groups.
+nothing_left() {
+    local pid groups='' i
+    "$BANYAN" align base/last --method grpo --data prompts.jsonl --out c7 --max-new-tokens 6 --batch-size 4 --reward "command:$1" \
+        --reward-processes 2 --reward-timeout 600 --threads 1 --quiet >c7.log 2>&1 </dev/null &
+    pid=$!
+    for ((i = 0; i < 300; i++)); do
+        groups=$(ps -A -o ppid= -o pgid= | awk -v pid=$pid '$1 == pid { print $2 }' | sort -u)
+        [ "$(living $groups | grep -c ' sleep 1000$')" -ge $((2 * $2)) ] && break
+        sleep 0.1
+    done
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    [ $i -lt 300 ] && [ "$(wc -w <<<$groups)" = 2 ] || return 1
+    for ((i = 0; i < 50; i++)); do
+        [ -z "$(living $groups)" ] && return
+        sleep 0.1
+    done
+    living $groups
+    for i in $groups; do kill -9 -- "-$i"; done
+    return 1
+}
+printf '#!/bin/sh\ntrap "" TERM HUP INT\nsleep 1000 &\n(sleep 1000; echo 1) &\nsleep 1000\n' >starts
+chmod +x starts
+check "a command that hangs ends with a run that is killed" nothing_left 'sleep 1000' 1
+check "so does all that a script has started" nothing_left ./starts 3
+
 # ---- resuming ----
 # The measures without what the clock decides.
 course() { sed 's/, "ms": [^,}]*//; s/, "tokens_per_s": [^,}]*//; s/, "speed[^,}]*//g' "$1/metrics.jsonl"; }
