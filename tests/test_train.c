@@ -892,6 +892,37 @@ static void test_frozen_bytes(void **state)
     }
 }
 
+/* Elements of GPT-2 124M that learn when all is frozen but these. */
+static int64_t trained_of(by_task task, const char *freeze)
+{
+    by_model_spec spec = {.training = true, .blank = true, .task = task, .labels = 2, .freeze = freeze};
+    by_model *m = by_model_new(device, "gpt2", &(by_model_shape){.preset = "124m", .dropout = -1}, &spec);
+    const int64_t n = m ? by_params_trained(by_model_params(m)) : -1;
+    if (m)
+        assert_int_equal(by_params_bytes(by_model_params(m)) - by_params_value_bytes(by_model_params(m)),
+                         n * 12);
+    by_model_free(m);
+    return n;
+}
+
+/* Biases alone, or parameters by name: the rest has no buffers of training. */
+static void test_frozen_weights(void **state)
+{
+    (void)state;
+    const int64_t biases = 12 * (768 + 2304 + 768 + 768 + 3072 + 768), last = 2 * 768, head = 2 * 768;
+    assert_int_equal(trained_of(BY_TASK_CLASSIFY, "weights"), biases + last + head);
+    assert_int_equal(trained_of(BY_TASK_LM, "weights"), biases + 768);
+    assert_int_equal(trained_of(BY_TASK_LM, "but:c_attn.bias"), 12 * 2304);
+    assert_int_equal(trained_of(BY_TASK_LM, "but:h.3.ln_1,ln_f.bias"), 2 * 768 + 768);
+    assert_int_equal(trained_of(BY_TASK_LM, "but:ln"), -1); /* whole parts alone */
+    assert_non_null(strstr(by_error_message(), "has \"ln\" in its name"));
+    assert_int_equal(trained_of(BY_TASK_LM, "but:"), -1);
+    assert_int_equal(trained_of(BY_TASK_LM, "but:bias,,"), -1);
+    by_model_spec spec = {.training = true, .freeze = "weights"};
+    assert_null(by_model_new(device, "llama", &(by_model_shape){.dropout = -1}, &spec));
+    assert_non_null(strstr(by_error_message(), "is a bias"));
+}
+
 static by_model *open_as(const char *dir, by_dtype weights)
 {
     by_model *m = by_model_open(device, dir, &(by_model_spec){.weights = weights});
@@ -1013,6 +1044,7 @@ int main(void)
         cmocka_unit_test(test_eval_loss),
         cmocka_unit_test(test_bad_runs),
         cmocka_unit_test(test_frozen_bytes),
+        cmocka_unit_test(test_frozen_weights),
         cmocka_unit_test(test_frozen_checkpoints),
         cmocka_unit_test(test_stored_weights),
         cmocka_unit_test(test_trains_on_blocks),

@@ -71,7 +71,7 @@ typedef struct by_finetune_spec {
     const by_adapter_spec *adapter;
     const char *lora; /* the adapter in words, for run.json; a run goes on only with the same; may be NULL */
     by_dtype weights; /* how what is not trained is stored: see by_model_spec */
-    const char *freeze; /* "embeddings", "body", or a number of layers, with the embeddings; NULL: nothing */
+    const char *freeze;        /* as in by_model_spec; NULL: nothing */
     const char *class_weights; /* "balanced", or a number for each label, with commas; NULL: all alike */
     bool recompute;
     uint64_t seed;

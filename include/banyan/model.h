@@ -17,8 +17,11 @@ typedef struct by_model_spec {
     by_dtype dtype;           /* of parameters and activations: BY_F32 (default), BY_BF16, BY_F16, BY_F64 */
     bool training;            /* make the gradient and optimiser buffers */
     bool stochastic_rounding; /* of training: see by_params_without_masters */
-    const char *freeze; /* of training: "embeddings", "body" or a number of layers, which all contain the
-                         * embeddings: no gradient, moment or master is kept for them. NULL: nothing */
+    /* Of training: what no gradient, moment or master is kept for. "embeddings"; a number of layers or "body", both with
+     * the embeddings; "weights", all but biases (BitFit, Ben Zaken et al. 2022); "but:NAMES", all but the parameters that have one
+     * of the names in theirs, "but:query.bias,LayerNorm". The last two also leave what lies above the layers of a model with labels
+     * or spans, which may be new. NULL: nothing */
+    const char *freeze;
     double layer_decay; /* of training: each layer learns at this times the rate of the one above; 0: 1 */
     by_dtype weights;   /* how weights of products that are not trained are stored: BY_Q8_0, BY_Q4_0, or
                          * BY_BF16, BY_F16 under BY_F32. 0: as dtype. Rows that are not whole blocks stay

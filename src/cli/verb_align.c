@@ -93,8 +93,10 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.schedule.warmup), .name = "warmup-steps", .alias = "warmup", CLI_MIN(0),
      .help = "steps of linear warm-up instead"},
     CLI_DECAY_ROW(align_options, run, "0"),
-    {CLI_AT(align_options, run.freeze), .name = "freeze", .value = "embeddings|N|body",
-     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer"},
+    {CLI_AT(align_options, run.freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
+     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train "
+             "biases and a new "
+             "head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(align_options, lora),
     CLI_ADAM_ROWS(align_options, run, "0.999"),
     CLI_CLIP_ROW(align_options, run),

@@ -86,8 +86,10 @@ static const cli_option options[] = {
     CLI_DECAY_ROW(finetune_options, tune, "0.01"),
     {CLI_AT(finetune_options, tune.layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
      .help = "learning-rate factor from each layer to the one below it"},
-    {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body",
-     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer"},
+    {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
+     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train "
+             "biases and a new "
+             "head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(finetune_options, lora),
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),

@@ -22,7 +22,7 @@ static const cli_option options[] = {
     {CLI_AT(inspect_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
      .help = "precision to plan for (else that of the file, f32 for a preset)"},
     CLI_WEIGHTS(inspect_options, weights),
-    {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body",
+    {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
      .help = "training leaves these as they are: they need no gradients and no optimiser state"},
     CLI_LORA_ROW(inspect_options, lora),
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",

@@ -216,8 +216,7 @@ static bool has_name(const cJSON *list, const char *name, size_t n)
 /* A head that is trained for a task with labels, and all that no file had values for, is stored with the adapter. */
 static bool add_heads(const by_model *m, cJSON *list)
 {
-    const by_task t = m->task;
-    const bool head = model_has_labels(t) || t == BY_TASK_ANSWER || t == BY_TASK_CHOICE || t == BY_TASK_NEXT;
+    const bool head = model_has_new_head(m->task);
     for (int i = 0; i < m->params->count; i++) {
         const char *name = m->params->list[i].name, *last = strrchr(name, '.');
         const bool outside = !model_in_body(m, name), fresh = m->fresh && m->fresh[i];

@@ -38,6 +38,12 @@ static inline bool model_has_labels(by_task t)
     return t == BY_TASK_CLASSIFY || t == BY_TASK_TAG;
 }
 
+/* Returns true for tasks whose head a model for another task does not have. */
+static inline bool model_has_new_head(by_task t)
+{
+    return model_has_labels(t) || t == BY_TASK_ANSWER || t == BY_TASK_CHOICE || t == BY_TASK_NEXT;
+}
+
 void model_strings_free(char **names, int count); /* frees a list of heap strings; NULL is a no-op */
 
 /* ---- config.json (config_json.c) ------------------------------------------------------------- */

@@ -30,13 +30,87 @@ static int depth_of(const by_model *m, int param)
     return 0;
 }
 
-/* Depths below this are frozen. */
-static by_status frozen_depth(const by_model *m, const char *freeze, int *out)
+/* What is frozen: all depths below one, but for some parameters. */
+typedef struct frozen {
+    int depth;
+    bool spares;
+    const char *spared; /* names, with commas; NULL: biases */
+} frozen;
+
+static bool is_bias(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return strstr(dot ? dot : name, "bias") != NULL;
+}
+
+/* Whether these n characters are whole parts of the name, "query.bias" of "layer.0.query.bias". */
+static bool has_parts(const char *name, const char *parts, size_t n)
+{
+    for (const char *at = name; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL)
+        if (strncmp(at, parts, n) == 0 && (!at[n] || at[n] == '.'))
+            return true;
+    return false;
+}
+
+/* Whether one of the names in a list is in this one. */
+static bool is_listed(const char *list, const char *name)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (has_parts(name, list, n))
+            return true;
+    }
+    return false;
+}
+
+static bool is_spared(const frozen *f, const char *name)
+{
+    return f->spares && (f->spared ? is_listed(f->spared, name) : is_bias(name));
+}
+
+static bool is_in_model(const by_model *m, const char *parts, size_t n)
+{
+    bool found = false;
+    for (int i = 0; i < m->params->count && !found; i++)
+        found = has_parts(m->params->list[i].name, parts, n);
+    return found;
+}
+
+static by_status check_spared(const by_model *m, const frozen *f)
+{
+    bool any = false;
+    for (int i = 0; i < m->params->count && !any; i++)
+        any = is_spared(f, m->params->list[i].name);
+    if (!any && !f->spared)
+        return base_fail(BY_ERR_ARGUMENT, "no parameter of this %s is a bias", m->arch->title);
+    for (const char *at = f->spared; at && *at;) {
+        const size_t n = strcspn(at, ",");
+        if (n == 0 || !is_in_model(m, at, n))
+            return base_fail(BY_ERR_ARGUMENT, "no parameter of this %s has \"%.*s\" in its name",
+                             m->arch->title, (int)n, at);
+        at += n + (at[n] == ',');
+    }
+    return any ? BY_OK : base_fail(BY_ERR_ARGUMENT, "but: names no parameters");
+}
+
+/* All is frozen but some parameters and, where the task has labels or the like, what lies above the last layer: that may be new. */
+static by_status freeze_rest(const by_model *m, const char *spared, frozen *f)
+{
+    *f = (frozen){.depth = by_model_layers(m) + 1 + !model_has_new_head(m->task), .spares = true};
+    f->spared = spared;
+    return check_spared(m, f);
+}
+
+static by_status find_frozen(const by_model *m, const char *freeze, frozen *f)
 {
     const int layers = by_model_layers(m);
-    *out = 0;
+    *f = (frozen){0};
     if (!freeze)
         return BY_OK;
+    if (strcmp(freeze, "weights") == 0)
+        return freeze_rest(m, NULL, f);
+    if (strncmp(freeze, "but:", 4) == 0)
+        return freeze_rest(m, freeze + 4, f);
     char *end;
     long n = strtol(freeze, &end, 10);
     if (strcmp(freeze, "embeddings") == 0)
@@ -46,10 +120,10 @@ static by_status frozen_depth(const by_model *m, const char *freeze, int *out)
     else if (end == freeze || *end || n < 0 || n > layers)
         return base_fail(
             BY_ERR_ARGUMENT,
-            "what is to be frozen is \"embeddings\", \"body\" or a number of layers up to %d, not "
-            "\"%s\"",
+            "what is to be frozen is \"embeddings\", \"body\", \"weights\", \"but:NAMES\" or a number of "
+            "layers up to %d, not \"%s\"",
             layers, freeze);
-    *out = (int)n + 1;
+    f->depth = (int)n + 1;
     return BY_OK;
 }
 
@@ -59,11 +133,12 @@ static by_status set_rates(by_model *m, double layer_decay, const char *freeze)
     by_params *p = m->params;
     const double decay = layer_decay > 0 ? layer_decay : 1;
     const int top = by_model_layers(m) + 1;
-    int frozen;
-    BY_TRY(frozen_depth(m, freeze, &frozen));
+    frozen f;
+    BY_TRY(find_frozen(m, freeze, &f));
     for (int i = 0; i < p->count; i++) {
         const int depth = depth_of(m, i);
-        BY_TRY(by_params_set_rate(p, i, depth < frozen ? 0 : pow(decay, top - depth)));
+        const bool learns = depth >= f.depth || is_spared(&f, p->list[i].name);
+        BY_TRY(by_params_set_rate(p, i, learns ? pow(decay, top - depth) : 0));
     }
     return BY_OK;
 }

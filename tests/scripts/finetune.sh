@@ -158,6 +158,22 @@ check frozen-going-on-is-exact cmp "$tmp/f/model.safetensors" "$tmp/f3/model.saf
 check frozen-going-on-has-the-moments cmp "$tmp/f/last/optimizer.safetensors" "$tmp/f3/last/optimizer.safetensors"
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f4" --max-steps 2 --freeze body --threads 1
 check freeze-prints-the-memory grep -q '0.0 MiB of gradients and optimiser for those that learn' "$tmp/err"
+for part in weights but:query.bias,LayerNorm; do
+    run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/bits" --max-steps 6 --freeze $part --save-steps 3 --save-total-limit 9 --overwrite "$@"
+    check "freeze-$part" works '"trained_parameters":'
+    n=$(field trained_parameters)
+    check "freeze-$part-trains-more-than-a-head" [ "$n" -gt 1122 ]
+    check "freeze-$part-saves-memory" [ "$(field state_bytes)" -eq $(($(field parameters) * 4 + n * 12)) ]
+    rm -rf "$tmp/bits2" && cp -R "$tmp/bits" "$tmp/bits2"
+    back bits2 000003
+    run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/bits2" --max-steps 6 --freeze $part --save-steps 3 --save-total-limit 9 "$@"
+    check "freeze-$part-goes-on" works '"resumed_from":3'
+    check "freeze-$part-goes-on-exactly" cmp "$tmp/bits/model.safetensors" "$tmp/bits2/model.safetensors"
+done
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/bits2" --max-steps 6 --freeze but:query.bias --save-steps 3 --save-total-limit 9 "$@"
+check freeze-must-stay-the-same fails 1 'was started with freeze but:query.bias,LayerNorm'
+run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f2" --max-steps 2 --freeze but:nothing "$@"
+check freeze-but-nothing fails 1 'has "nothing" in its name'
 run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/f2" --max-steps 2 --freeze 3 "$@"
 check freeze-too-much fails 1 'up to 2'
 run finetune "$bert" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/d" --epochs 3 --layer-decay 0.5 --class-weights balanced "$@"
