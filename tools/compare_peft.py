@@ -5,13 +5,14 @@ Needs torch, transformers and peft; banyan does not. Two directions:
 
   read   PEFT makes an adapter with random values; outputs, gradients and merged weights are recorded as a case of
          `banyan verify` (kind "tune").
-  write  `banyan finetune --lora` trains an adapter; PEFT opens it. Its logits must equal those that transformers
+  write  `banyan finetune --lora` or `--ia3` trains an adapter; PEFT opens it. Its logits must equal those that transformers
          computes with the model that `banyan convert --merge` writes.
 
     tools/compare_peft.py build/banyan [NAME...]
 """
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -21,9 +22,9 @@ import zlib
 
 import torch
 import transformers as t
-from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from peft import IA3Config, LoraConfig, PeftModel, TaskType, get_peft_model
 from peft.utils.save_and_load import get_peft_model_state_dict
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 warnings.simplefilter("ignore")
 t.logging.set_verbosity_error()
@@ -49,6 +50,11 @@ def captioner(encoder):
     config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 2, 1
     return config
+
+
+T5 = t.T5Config(vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0.0,
+                decoder_start_token_id=0)
+LAST_LABELS = dict(pad_token_id=1, num_labels=3)
 
 
 # In names of gradients that are not compared: what PEFT keeps besides, and the pooler of a captioner's encoder.
@@ -104,6 +110,44 @@ READ = {
                       dict(target_modules="all-linear", modules_to_save=["enc_to_dec_proj"], bias="all")),
 }
 
+# The same for IA3. Without targets PEFT takes those of its tables.
+IA3 = {
+    "ia3-gpt2": (t.GPT2LMHeadModel, GPT2, {}),
+    "ia3-gpt2-outputs": (t.GPT2LMHeadModel, GPT2,
+                         dict(target_modules=["c_attn", "attn.c_proj", "c_fc"], feedforward_modules=[],
+                              modules_to_save=["ln_f"])),
+    "ia3-gpt2-inputs": (t.GPT2LMHeadModel, GPT2,
+                        dict(target_modules=["c_attn", "c_proj"], feedforward_modules=["c_attn", "c_proj"])),
+    "ia3-bert-classify": (t.BertForSequenceClassification, t.BertConfig(num_labels=3, **BERT),
+                          dict(task_type=TaskType.SEQ_CLS)),
+    "ia3-bert-mlm": (t.BertForMaskedLM, t.BertConfig(**BERT),
+                     dict(target_modules="all-linear", feedforward_modules=[])),
+    "ia3-bert-expressions": (t.BertForTokenClassification, t.BertConfig(num_labels=5, **BERT),
+                             dict(target_modules=r".*\.(query|dense)", feedforward_modules=r".*\.1\..*output\.dense",
+                                  task_type=TaskType.TOKEN_CLS, exclude_modules=["pooler.dense"])),
+    "ia3-roberta-classify": (t.RobertaForSequenceClassification, t.RobertaConfig(**LAST_LABELS, **BERT),
+                             dict(task_type=TaskType.SEQ_CLS)),
+    "ia3-albert-classify": (t.AlbertForSequenceClassification, t.AlbertConfig(num_labels=3, embedding_size=16, **BERT),
+                            dict(target_modules=["key", "value", "ffn_output"], feedforward_modules=["ffn_output"],
+                                 task_type=TaskType.SEQ_CLS)),
+    "ia3-distilbert-classify": (t.DistilBertForSequenceClassification, READ["distilbert-classify"][1],
+                                dict(target_modules=["k_lin", "v_lin", "lin2"], feedforward_modules=["lin2"],
+                                     task_type=TaskType.SEQ_CLS)),
+    "ia3-t5": (t.T5ForConditionalGeneration, T5, dict(task_type=TaskType.SEQ_2_SEQ_LM)),
+    "ia3-t5-ends": (t.T5ForConditionalGeneration, T5,  # "o" is the end of "wo" too
+                    dict(target_modules=["q", "o", "wo"], feedforward_modules=["o"])),
+    "ia3-llama": (t.LlamaForCausalLM, LLAMA, {}),
+    "ia3-llama-head": (t.LlamaForCausalLM, LLAMA,
+                       dict(target_modules=["v_proj", "up_proj", "lm_head"], feedforward_modules=["up_proj"])),
+    "ia3-bart": (t.BartForConditionalGeneration, BART, dict(task_type=TaskType.SEQ_2_SEQ_LM)),
+    "ia3-vit-classify": (t.ViTForImageClassification, t.ViTConfig(num_labels=3, **VIT),
+                         dict(target_modules=["k_proj", "v_proj", "fc2"], feedforward_modules=["fc2"],
+                              modules_to_save=["classifier"])),
+    "ia3-clip": (t.CLIPModel, CLIP, dict(target_modules="all-linear", feedforward_modules=["fc2"])),
+    "ia3-vit-captions": (t.VisionEncoderDecoderModel, captioner(t.ViTConfig(**VIT)),
+                         dict(target_modules=["k_proj", "c_attn", "mlp.c_proj"], feedforward_modules=["mlp.c_proj"])),
+}
+
 
 def batch(model):
     torch.manual_seed(5)
@@ -129,8 +173,28 @@ def outputs(result, prefix):
     return {prefix + k: result[k] for k in kinds if k in result}
 
 
+# Merging would change a table that the head is tied to; PEFT cannot put a head of several layers back.
+UNMERGED = ("ia3-llama-head", "ia3-roberta-classify")
+
+
+def adapted(name, model):
+    if name in READ:
+        return get_peft_model(model, LoraConfig(r=3, lora_alpha=5, **READ[name][2])).eval()
+    return get_peft_model(model, IA3Config(**IA3[name][2])).eval()
+
+
+# Weights and biases of the body that differ once the adapter is merged, under their names in the file.
+def merged_weights(peft, out):
+    plain = load_file(os.path.join(out, "model.safetensors"))
+    path = os.path.join(out, "merged")
+    peft.merge_and_unload().save_pretrained(path)
+    merged = load_file(os.path.join(path, "model.safetensors"))
+    shutil.rmtree(path)
+    return {"merged." + k: v for k, v in merged.items() if not torch.equal(v, plain[k])}
+
+
 def record(name, out):
-    cls, config, settings = READ[name]
+    cls, config, _ = READ.get(name) or IA3[name]
     torch.manual_seed(3)
     model = cls(config).eval()
     with torch.no_grad():
@@ -141,7 +205,7 @@ def record(name, out):
     inputs = batch(model)
     tensors = {"input." + k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)}
     tensors.update(outputs(model(**inputs), "base.output."))
-    peft = get_peft_model(model, LoraConfig(r=3, lora_alpha=5, **settings)).eval()
+    peft = adapted(name, model)
     with torch.no_grad():
         for k, p in peft.named_parameters():
             if p.requires_grad and "magnitude" not in k:
@@ -155,13 +219,15 @@ def record(name, out):
         if "loss" in result and not any(part in k for part in UNUSED):
             tensors["grad." + k] = g
     peft.save_pretrained(os.path.join(out, "adapter"))
+    if name in IA3 and name not in UNMERGED:
+        tensors.update(merged_weights(peft, out))
     with open(os.path.join(out, "case.json"), "w") as f:
         json.dump({"kind": "tune", "class": cls.__name__, "family": config.model_type}, f)
     save_file({k: v.detach().clone().contiguous() for k, v in tensors.items()},
               os.path.join(out, "reference.safetensors"))
 
 
-# name: family, kind of data, options of --lora, class
+# name: family, kind of data, what --lora says, or --ia3 after "ia3:", class
 WRITE = {
     "gpt2": ("gpt2", "lm", "r=4,alpha=8,targets=all-linear", t.AutoModelForCausalLM),
     "gpt2-dora": ("gpt2", "lm", "r=4,targets=c_attn,wpe,dora,rslora", t.AutoModelForCausalLM),
@@ -180,6 +246,15 @@ WRITE = {
                      t.DeiTForImageClassificationWithTeacher),
     "clip": ("clip", "contrast", "r=4,targets=all-linear", t.CLIPModel),
     "vit-captions": ("vision-encoder-decoder", "caption", "r=4,targets=all-linear", t.VisionEncoderDecoderModel),
+    "ia3-gpt2": ("gpt2", "lm", "ia3:default", t.AutoModelForCausalLM),
+    "ia3-gpt2-all": ("gpt2", "lm", "ia3:targets=all-linear,save=ln_f", t.AutoModelForCausalLM),
+    "ia3-llama": ("llama", "lm", "ia3:targets=k_proj,v_proj,up_proj,feedforward=", t.AutoModelForCausalLM),
+    "ia3-bert": ("bert", "classify", "ia3:default", t.AutoModelForSequenceClassification),
+    "ia3-t5": ("t5", "seq2seq", "ia3:default", t.AutoModelForSeq2SeqLM),
+    "ia3-vit-names-of-files": ("vit", "image-classify", "ia3:targets=query,output.dense,feedforward=output.dense",
+                               t.ViTForImageClassification),
+    "ia3-vit-captions": ("vision-encoder-decoder", "caption", "ia3:targets=all-linear,feedforward=c_proj",
+                         t.VisionEncoderDecoderModel),
     "vit-captions-names-of-files": ("vision-encoder-decoder", "caption", "r=4,targets=query,c_attn,save=layernorm",
                                     t.VisionEncoderDecoderModel),
 }
@@ -201,6 +276,8 @@ def write_data(out):
         f.write("the cat sat . a dog ran . who did what .\n" * 60)
     with open(out + "/table.tsv", "w") as f:
         f.write("the cat sat\tyes\na dog ran\tno\n" * 40)
+    with open(out + "/rows.tsv", "w") as f:
+        f.write("source\ttarget\n" + "the cat sat\tsat the cat\na dog ran\tran a dog\n" * 40)
     random = torch.Generator().manual_seed(3)
     with open(f"{out}/{IDX}", "wb") as f:
         pixels = torch.randint(0, 256, (40 * 64,), generator=random)
@@ -219,6 +296,7 @@ KINDS = {
     "lm": ("--data text.txt --tokenizer bpe:280 --context 48", "--task lm --data text.txt"),
     "classify": ("--data text.txt --objective mlm --tokenizer wordpiece:60 --context 48",
                  "--task classify --data table.tsv"),
+    "seq2seq": ("--data text.txt --tokenizer unigram:130 --context 32", "--task seq2seq --data rows.tsv"),
     "image-classify": (f"--data {IDX} --classes left,top --patch 2", f"--task image-classify --data {IDX}"),
     "contrast": (f"--data {PAIRS} --image-size 16 --patch 4", f"--data {PAIRS}"),
     "caption": (f"--data {PAIRS} --image-size 16 --patch 4 --decoder-layers 2", f"--data {PAIRS}"),
@@ -230,6 +308,8 @@ def inputs_of(model, kind):
     if kind in ("lm", "classify"):
         return dict(input_ids=torch.randint(5, 40, (2, 9), generator=random))
     ids = torch.randint(3, 9, (2, 9), generator=random)
+    if kind == "seq2seq":
+        return dict(input_ids=ids, decoder_input_ids=ids[:, :6])
     vision = getattr(model.config, "vision_config", getattr(model.config, "encoder", model.config))
     shape = (2, vision.num_channels, vision.image_size, vision.image_size)
     pixels = dict(pixel_values=torch.randn(shape, generator=random))
@@ -243,7 +323,8 @@ def logits_of(model, inputs):
 
 
 def write(banyan, name, out):
-    family, kind, lora, cls = WRITE[name]
+    family, kind, words, cls = WRITE[name]
+    adapter = ["--ia3", words[4:]] if words.startswith("ia3:") else ["--lora", words]
     family, _, preset = family.partition(":")
     write_data(out)
     options, tune = KINDS[kind]
@@ -251,7 +332,7 @@ def write(banyan, name, out):
     subprocess.run([banyan, "train", "--model", family, *options.split(), "--layers", "2", "--heads", "2", "--width", "32",
                     "--max-steps", "2", "--batch-size", "2", "--quiet", "--threads", "1", "--out", "base"], cwd=out, **QUIET)
     base, run, merged = (os.path.realpath(f"{out}/{part}") for part in ("base/last", "run", "merged"))
-    subprocess.run([banyan, "finetune", base, *tune.split(), "--lora", lora, "--max-steps", "12", "--batch-size", "3",
+    subprocess.run([banyan, "finetune", base, *tune.split(), *adapter, "--max-steps", "12", "--batch-size", "3",
                     "--learning-rate", "1e-2", "--quiet", "--threads", "1", "--out", run], cwd=out, **QUIET)
     head = dict(num_labels=2) if kind == "classify" else {}
     model = PeftModel.from_pretrained(cls.from_pretrained(base, **head), run).eval()
@@ -267,7 +348,7 @@ def write(banyan, name, out):
 def main():
     banyan, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     failed = 0
-    for name in READ:
+    for name in READ | IA3:
         if names and name not in names:
             continue
         with tempfile.TemporaryDirectory() as out:

@@ -1,6 +1,6 @@
 /* adapter.h - adapters: few parameters that are trained beside the frozen ones of a model. LoRA (Hu et al. 2021), rsLoRA
- * (Kalajdzievski 2023) and DoRA (Liu et al. 2024) on linear layers and embeddings of any family, in the folders of PEFT
- * (adapter_config.json, adapter_model.safetensors). docs/ADAPTERS.md has the equations. */
+ * (Kalajdzievski 2023) and DoRA (Liu et al. 2024) on linear layers and embeddings of any family, IA3 (Liu et al. 2022) on linear
+ * layers, in the folders of PEFT (adapter_config.json, adapter_model.safetensors). docs/ADAPTERS.md has the equations. */
 #ifndef BANYAN_ADAPTER_H
 #define BANYAN_ADAPTER_H
 
@@ -28,8 +28,13 @@ struct by_adapter_spec {
     /* biases that are trained: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */
     const char *bias;
     const char *layers; /* numbers of the layers whose targets are adapted; NULL: all */
-    uint64_t seed;      /* of the initial values */
-    bool blank;         /* they stay zero: for a look at its shape */
+    /* IA3 in place of LoRA: a factor for each output of a target. Of the members above, only targets and save are for IA3. */
+    bool ia3;
+    /* Of IA3: names or an expression, as in targets, of the targets whose inputs are scaled, not their outputs. Names are ends of
+     * paths and, in a list beside a list of targets, must be among those. "": none; NULL: those that are usual for the family */
+    const char *feedforward;
+    uint64_t seed; /* of the initial values */
+    bool blank;    /* they stay zero: for a look at its shape */
 };
 
 /* Adds an adapter with initial values, which change nothing yet, or the adapter in a folder. The model owns it and uses it from now

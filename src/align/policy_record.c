@@ -24,13 +24,13 @@ static void record_texts(const align_policy *p, train_record *out)
                  {"family", by_model_family(p->model), TRAIN_SAME},
                  {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
                  {"freeze", s->freeze, TRAIN_SAME},
-                 {"lora", s->lora, TRAIN_SAME},
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"loss", s->method == BY_ALIGN_GRPO ? by_grpo_name(run->loss) : NULL, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
                  {"eval_data", s->eval_data, TRAIN_FREE}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
+    train_record_adapter(out, s->adapter, s->lora);
 }
 
 static void record_numbers(const align_policy *p, train_record *out)

@@ -360,7 +360,7 @@ static by_status fill_defaults(align_policy *p)
     BY_TRY(train_loop_plan(&p->loop, s->steps));
     if (s->schedule.rate < 0)
         s->schedule.rate = usual * train_default_tuning_rate(by_model_width(p->model)) / 3e-5 *
-                           (by_model_adapter(p->model) ? 10 : 1);
+                           train_default_adapter_factor(p->model);
     if (s->schedule.warmup < 0)
         s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)p->loop.first_steps);
     if (s->eval_every <= 0)

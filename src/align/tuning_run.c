@@ -245,12 +245,12 @@ static void record_model(const tuning *t, train_record *out)
                  {"class", by_model_class(t->model), TRAIN_SAME},
                  {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
                  {"freeze", s->freeze, TRAIN_SAME},
-                 {"lora", s->lora, TRAIN_SAME},
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
                  {"eval_data", s->eval_data, TRAIN_FREE}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
+    train_record_adapter(out, s->adapter, s->lora);
 }
 
 static by_status record(void *self, train_record *out)
@@ -282,7 +282,7 @@ static double usual_rate(const tuning *t)
 {
     const bool first = t->spec.method == BY_ALIGN_SFT || is_reward(&t->spec);
     return train_default_tuning_rate(by_model_width(t->model)) / (first ? 1 : 30) *
-           (by_model_adapter(t->model) ? 10 : 1);
+           train_default_adapter_factor(t->model);
 }
 
 static by_status fill_defaults(tuning *t)

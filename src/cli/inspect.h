@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 typedef struct inspect_options {
-    const char *graph, *mode, *freeze, *task, *weights, *lora;
+    const char *graph, *mode, *freeze, *task, *weights, *lora, *ia3;
     int batch, seq;
     by_dtype dtype;
     bool params, recompute, json;

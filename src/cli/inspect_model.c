@@ -62,10 +62,10 @@ static by_status find_stored(inspection *in)
 static by_model_spec spec_of(const inspection *in)
 {
     by_model_spec s = {.dtype = in->o.dtype,
-                       .training = !in->o.weights || in->o.freeze || in->o.lora,
+                       .training = !in->o.weights || in->o.freeze || in->lora.words,
                        .freeze = in->o.freeze,
                        .weights = cli_weights(in->o.weights),
-                       .adapter = in->o.lora ? &in->lora.spec : NULL,
+                       .adapter = in->lora.words ? &in->lora.spec : NULL,
                        .exact = !in->o.task};
     if (in->o.task && by_task_find(in->o.task, &s.task)) {
         s.new_head = true;
@@ -92,8 +92,7 @@ static by_status open_model(inspection *in)
 {
     const char *colon = strchr(in->what, ':');
     in->device.backend = &gr_null_backend;
-    if (in->o.lora)
-        BY_TRY(cli_lora_parse(in->o.lora, &in->lora));
+    BY_TRY(cli_lora_parse(in->o.lora, in->o.ia3, &in->lora));
     in->lora.spec.blank = true;
     if (colon && !base_dir_exists(in->what))
         return open_preset(in, colon);
@@ -140,10 +139,10 @@ static by_status make_plans(inspection *in)
 {
     for (by_plan_mode m = 0; m < BY_PLAN_MODES; m++) {
         const bool asked = in->o.mode && strcmp(in->o.mode, mode_names[m]) == 0;
-        const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze && !in->o.lora;
+        const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze && !in->lora.words;
         if (asked && stored && by_model_plans(in->model, m))
             return base_fail(BY_ERR_ARGUMENT,
-                             "weights of %s are not trained: say what is frozen (--freeze, --lora)",
+                             "weights of %s are not trained: say what is frozen (--freeze, --lora, --ia3)",
                              in->o.weights);
         if (asked || (!in->o.mode && !stored && by_model_plans(in->model, m)))
             BY_TRY(make_plan(in, m));

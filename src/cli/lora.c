@@ -1,13 +1,17 @@
 /* lora.c - see lora.h. */
 #include "cli/lora.h"
 
-static by_status bad(const char *part, size_t n)
+static const char *option_of(const by_adapter_spec *s)
+{
+    return s->ia3 ? "--ia3" : "--lora";
+}
+
+static by_status bad(const by_adapter_spec *s, const char *part, size_t n)
 {
     return base_fail(
-        BY_ERR_ARGUMENT,
-        "--lora: \"%.*s\" is none of r=N, alpha=N, dropout=P, targets=..., save=..., bias=..., layers=..., "
-        "dora, rslora",
-        (int)n, part);
+        BY_ERR_ARGUMENT, "%s: \"%.*s\" is none of %s", option_of(s), (int)n, part,
+        s->ia3 ? "default, targets=..., feedforward=..., save=..."
+               : "r=N, alpha=N, dropout=P, targets=..., save=..., bias=..., layers=..., dora, rslora");
 }
 
 static bool is(const char *part, size_t n, const char *word)
@@ -25,19 +29,33 @@ static by_status read_number(const char *key, const char *value, double low, dou
                            high);
 }
 
+/* The list that a key names; NULL: none. */
+static const char **list_of(by_adapter_spec *s, const char *key)
+{
+    const struct {
+        const char *key, **list;
+        bool lora, ia3;
+    } lists[] = {{"targets", &s->targets, true, true},
+                 {"save", &s->save, true, true},
+                 {"layers", &s->layers, true, false},
+                 {"feedforward", &s->feedforward, false, true}};
+    for (int i = 0; i < BY_COUNT(lists); i++)
+        if (strcmp(key, lists[i].key) == 0 && (s->ia3 ? lists[i].ia3 : lists[i].lora))
+            return lists[i].list;
+    return NULL;
+}
+
 /* A part with its key; the text of the value ends with the part. */
 static by_status take(by_adapter_spec *s, const char *key, const char *value, const char ***list)
 {
-    static const char *const names[] = {"targets", "save", "layers"};
-    const char **lists[] = {&s->targets, &s->save, &s->layers};
     double rank = s->rank;
-    *list = NULL;
-    for (int i = 0; i < BY_COUNT(names); i++)
-        if (strcmp(key, names[i]) == 0) {
-            *lists[i] = value;
-            *list = lists[i];
-            return *value ? BY_OK : bad(key, strlen(key));
-        }
+    *list = list_of(s, key);
+    if (*list) {
+        **list = value;
+        return *value || *list == &s->feedforward ? BY_OK : bad(s, key, strlen(key));
+    }
+    if (s->ia3)
+        return bad(s, key, strlen(key));
     if (strcmp(key, "bias") == 0) {
         s->bias = value;
         return BY_OK;
@@ -47,41 +65,53 @@ static by_status take(by_adapter_spec *s, const char *key, const char *value, co
     if (strcmp(key, "dropout") == 0)
         return read_number(key, value, 0, 0.99, &s->dropout);
     if (strcmp(key, "r") != 0)
-        return bad(key, strlen(key));
+        return bad(s, key, strlen(key));
     BY_TRY(read_number(key, value, 1, 1 << 16, &rank));
     s->rank = (int)rank;
     return rank == s->rank ? BY_OK : base_fail(BY_ERR_ARGUMENT, "--lora: r=%s is not a whole number", value);
 }
 
-by_status cli_lora_parse(const char *text, cli_lora *out)
+/* A part that stands alone. */
+static bool take_switch(by_adapter_spec *s, const char *part, size_t n)
+{
+    const bool dora = !s->ia3 && is(part, n, "dora"), rslora = !s->ia3 && is(part, n, "rslora");
+    s->dora |= dora;
+    s->rslora |= rslora;
+    return dora || rslora || (s->ia3 && is(part, n, "default"));
+}
+
+static by_status read_parts(cli_lora *out)
 {
     const char **list = NULL;
-    *out = (cli_lora){.text = base_strdup(text)};
-    if (!out->text)
-        return BY_ERR_MEMORY;
     for (char *part = out->text, *next; part; part = next) {
         const size_t n = strcspn(part, ",");
         char *equals = memchr(part, '=', n);
         next = part[n] ? part + n + 1 : NULL;
-        const bool dora = is(part, n, "dora"), rslora = is(part, n, "rslora");
-        if (!equals && !dora && !rslora && list && n > 0) {
+        if (equals) {
+            *equals = part[n] = '\0';
+            BY_TRY(take(&out->spec, part, equals + 1, &list));
+        } else if (take_switch(&out->spec, part, n)) {
+            part[n] = '\0';
+            list = NULL;
+        } else if (list && n > 0) {
             part[-1] = ','; /* the list goes on */
             part[n] = '\0';
-            continue;
-        }
-        part[n] = '\0';
-        out->spec.dora |= dora;
-        out->spec.rslora |= rslora;
-        if (!equals && !dora && !rslora)
-            return bad(part, n);
-        if (equals) {
-            *equals = '\0';
-            BY_TRY(take(&out->spec, part, equals + 1, &list));
         } else {
-            list = NULL;
+            return bad(&out->spec, part, n);
         }
     }
     return BY_OK;
+}
+
+by_status cli_lora_parse(const char *lora, const char *ia3, cli_lora *out)
+{
+    *out = (cli_lora){.words = lora ? lora : ia3, .spec.ia3 = ia3 != NULL};
+    if (lora && ia3)
+        return base_fail(BY_ERR_ARGUMENT, "--lora and --ia3 are two adapters: train one at a time");
+    if (!out->words)
+        return BY_OK;
+    out->text = base_strdup(out->words);
+    return out->text ? read_parts(out) : BY_ERR_MEMORY;
 }
 
 void cli_lora_free(cli_lora *l)

@@ -1,4 +1,4 @@
-/* lora.h - the option --lora: an adapter in one word. */
+/* lora.h - the options --lora and --ia3: an adapter in one word. */
 #ifndef BY_CLI_LORA_H
 #define BY_CLI_LORA_H
 
@@ -14,14 +14,22 @@
                     "rslora"                                                                              \
     }
 
+#define CLI_IA3_ROW(type, member)                                                                          \
+    {                                                                                                      \
+        CLI_AT(type, member), .name = "ia3", .value = "default|targets=...,...",                           \
+                              .help = "train factors of outputs and inputs (IA3): targets as for --lora, " \
+                                      "feedforward=NAMES (targets whose inputs are scaled), save=MODULES"  \
+    }
+
 typedef struct cli_lora {
     by_adapter_spec spec;
-    char *text; /* what the lists of the spec are parts of */
+    char *text;        /* what the lists of the spec are parts of */
+    const char *words; /* the option as given; NULL: no adapter */
 } cli_lora;
 
-/* "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch continues the list before it. The message of an
- * error is for the user. cli_lora_free in every case. */
-by_status cli_lora_parse(const char *text, cli_lora *out);
+/* Of the two options, one is NULL or both are. "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch
+ * continues the list before it. The message of an error is for the user. cli_lora_free in every case. */
+by_status cli_lora_parse(const char *lora, const char *ia3, cli_lora *out);
 void cli_lora_free(cli_lora *l);
 
 #endif

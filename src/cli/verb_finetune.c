@@ -23,7 +23,7 @@ typedef struct finetune_options {
     cli_task_options t;
     cli_pictures p;
     cli_list prefixes;
-    const char *lora, *weights;
+    const char *lora, *ia3, *weights;
     cli_lora adapter;
 } finetune_options;
 
@@ -75,7 +75,7 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help =
          "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten times "
-         "that with --lora)"},
+         "that with --lora, a hundred times with --ia3)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -91,6 +91,7 @@ static const cli_option options[] = {
              "biases and a new "
              "head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(finetune_options, lora),
+    CLI_IA3_ROW(finetune_options, ia3),
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
@@ -153,8 +154,8 @@ static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen 
     if (!cli_pictures_read(&o->p, &t->images))
         return false;
     o->adapter.spec.seed = t->seed;
-    t->adapter = o->lora ? &o->adapter.spec : NULL;
-    t->lora = o->lora;
+    t->adapter = o->adapter.words ? &o->adapter.spec : NULL;
+    t->lora = o->adapter.words;
     t->weights = cli_weights(o->weights);
     t->seq2seq.prefixes = o->prefixes.items;
     t->seq2seq.prefix_count = o->prefixes.count;
@@ -236,10 +237,10 @@ static int start(finetune_options *o, const cli_args *args, const char *dir)
     by_finetune_result result;
     if (!o->t.task)
         o->t.task = usual_task(dir);
+    if (cli_lora_parse(o->lora, o->ia3, &o->adapter) != BY_OK)
+        return cli_usage_fail("%s", by_error_message());
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
-    if (o->lora && cli_lora_parse(o->lora, &o->adapter) != BY_OK)
-        return cli_usage_fail("%s", by_error_message());
     by_device *d = cli_device(o->l.device, o->l.threads);
     o->tune.model = dir;
     cli_interrupt_install();
@@ -297,7 +298,8 @@ const cli_verb cli_finetune = {
         "\n"
         "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a "
         "folder of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens "
-        "like a model. With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA).",
+        "like a model. With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains "
+        "factors of the outputs of keys and values and of the inputs of the second feed-forward layer.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

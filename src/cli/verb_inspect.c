@@ -25,6 +25,7 @@ static const cli_option options[] = {
     {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
      .help = "training leaves these as they are: they need no gradients and no optimiser state"},
     CLI_LORA_ROW(inspect_options, lora),
+    CLI_IA3_ROW(inspect_options, ia3),
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
      .help = "with a new head for this task, of two labels, as `finetune` would begin"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",

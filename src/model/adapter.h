@@ -14,19 +14,22 @@
 typedef struct model_adapter_config {
     int64_t rank;
     double alpha, dropout;
-    bool rslora, dora;
+    bool ia3, rslora, dora;
     enum { MODEL_BIAS_NONE, MODEL_BIAS_ADAPTED, MODEL_BIAS_ALL } bias;
     const cJSON *targets, *excluded;           /* a string or a list of strings; excluded: NULL: none */
+    const cJSON *feedforward;                  /* of IA3: the same; NULL: not IA3 */
     const cJSON *save;                         /* a list of strings, or NULL */
     const cJSON *layers, *layers_pattern;      /* a number or a list of numbers; strings; NULL: any */
     const cJSON *rank_pattern, *alpha_pattern; /* objects, or NULL */
 } model_adapter_config;
 
-/* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). */
+/* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). IA3 has one vector in place of A. */
 typedef struct model_target {
     int weight;     /* parameter of the body */
     bool embedding; /* look-ups of W^T are adapted; otherwise products */
     bool w_is_kn;   /* products: W is stored as (inputs, outputs) */
+    int bias;       /* parameter of the body; -1: none */
+    bool inputs;    /* of IA3: the inputs are scaled, not the outputs */
     int rank;
     double alpha, scale;
     int a, b, magnitude; /* parameters of the adapter; -1: none */
@@ -81,6 +84,8 @@ bool model_adapter_module(const char *name, const char *part, base_buf *out);
  * models; the configuration may have either names. An invalid regular expression is an error: then *out is false. */
 by_status model_adapter_matches(by_adapter *a, const char *module, bool *out);
 by_status model_adapter_saves(by_adapter *a, const char *parameter, bool *out);
+/* Whether IA3 scales the inputs of an adapted module. */
+by_status model_adapter_scales_inputs(by_adapter *a, const char *module, bool *out);
 /* Rank, alpha and scale of an adapted module. */
 by_status model_adapter_scale(by_adapter *a, const char *module, model_target *t);
 

@@ -1,4 +1,4 @@
-/* adapter_config.c - adapter_config.json: PEFT's LoraConfig, read and written. */
+/* adapter_config.c - adapter_config.json: PEFT's LoraConfig and IA3Config, read and written. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,52 +32,45 @@ by_task model_adapter_task(const cJSON *json)
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* Keys that are read below, and keys that say nothing about what an adapter computes. */
-static const char *const known[] = {"alpha_pattern",
-                                    "auto_mapping",
+/* Keys that are read below, and keys that say nothing about what an adapter computes: of every method, and of one. */
+static const char *const known[] = {"auto_mapping",
                                     "base_model_name_or_path",
-                                    "bias",
-                                    "corda_config",
-                                    "eva_config",
                                     "exclude_modules",
                                     "fan_in_fan_out",
                                     "inference_mode",
-                                    "init_lora_weights",
-                                    "layers_pattern",
-                                    "layers_to_transform",
-                                    "loftq_config",
-                                    "lora_alpha",
-                                    "lora_dropout",
-                                    "lora_ga_config",
-                                    "megatron_core",
                                     "modules_to_save",
                                     "peft_type",
                                     "peft_version",
-                                    "qalora_group_size",
-                                    "r",
-                                    "rank_pattern",
                                     "revision",
                                     "runtime_config",
                                     "target_modules",
                                     "task_type",
-                                    "use_dora",
-                                    "use_rslora"};
+                                    NULL},
+                         *const of_lora[] = {"alpha_pattern",       "bias",
+                                             "corda_config",        "eva_config",
+                                             "init_lora_weights",   "layers_pattern",
+                                             "layers_to_transform", "loftq_config",
+                                             "lora_alpha",          "lora_dropout",
+                                             "lora_ga_config",      "megatron_core",
+                                             "qalora_group_size",   "r",
+                                             "rank_pattern",        "use_dora",
+                                             "use_rslora",          NULL},
+                         *const of_ia3[] = {"feedforward_modules", "init_ia3_weights", NULL};
 
-static bool is_known(const char *key)
+static bool is_in(const char *const *keys, const char *key)
 {
-    for (int i = 0; i < BY_COUNT(known); i++)
-        if (strcmp(key, known[i]) == 0)
-            return true;
-    return false;
+    while (*keys && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
 }
 
 /* A key that is not known is harmless as long as it is switched off. */
-static by_status check_keys(const cJSON *json)
+static by_status check_keys(const cJSON *json, const char *const *own)
 {
     for (const cJSON *k = json->child; k; k = k->next) {
         const bool off =
             cJSON_IsNull(k) || cJSON_IsFalse(k) || ((cJSON_IsObject(k) || cJSON_IsArray(k)) && !k->child);
-        if (!off && !is_known(k->string))
+        if (!off && !is_in(known, k->string) && !is_in(own, k->string))
             return base_fail(BY_ERR_UNSUPPORTED, "adapter_config.json: %s is not supported",
                              io_show(k->string).text);
     }
@@ -146,6 +139,30 @@ static by_status read_bias(const cJSON *json, model_adapter_config *c)
                      io_show(bias).text);
 }
 
+static by_status read_lora(const cJSON *json, model_adapter_config *c)
+{
+    BY_TRY(check_keys(json, of_lora));
+    BY_TRY(check_init(json));
+    BY_TRY(base_json_int(json, "r", 8, 1, MAX_RANK, &c->rank));
+    BY_TRY(base_json_double(json, "lora_alpha", 8, -1e6, 1e6, &c->alpha));
+    BY_TRY(base_json_double(json, "lora_dropout", 0, 0, 0.999, &c->dropout));
+    BY_TRY(base_json_bool(json, "use_rslora", false, &c->rslora));
+    BY_TRY(base_json_bool(json, "use_dora", false, &c->dora));
+    BY_TRY(read_bias(json, c));
+    BY_TRY(read_list(json, "layers_to_transform", true, true, &c->layers));
+    BY_TRY(read_list(json, "layers_pattern", false, true, &c->layers_pattern));
+    BY_TRY(read_pattern(json, "rank_pattern", true, &c->rank_pattern));
+    return read_pattern(json, "alpha_pattern", false, &c->alpha_pattern);
+}
+
+static by_status read_ia3(const cJSON *json, model_adapter_config *c)
+{
+    BY_TRY(check_keys(json, of_ia3));
+    BY_TRY(read_list(json, "feedforward_modules", false, true, &c->feedforward));
+    return c->feedforward ? BY_OK
+                          : base_fail(BY_ERR_FORMAT, "adapter_config.json names no feedforward_modules");
+}
+
 by_status model_adapter_configure(by_adapter *a)
 {
     const cJSON *json = a->json;
@@ -154,25 +171,15 @@ by_status model_adapter_configure(by_adapter *a)
     if (!cJSON_IsObject(json))
         return base_fail(BY_ERR_FORMAT, "adapter_config.json is not an object");
     BY_TRY(base_json_string(json, "peft_type", "", &type));
-    if (strcmp(type, "LORA") != 0)
+    c->ia3 = strcmp(type, "IA3") == 0;
+    if (!c->ia3 && strcmp(type, "LORA") != 0)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "adapter_config.json: the peft_type is \"%s\"; LORA is supported",
+                         "adapter_config.json: the peft_type is \"%s\"; LORA and IA3 are supported",
                          io_show(type).text);
-    BY_TRY(check_keys(json));
-    BY_TRY(check_init(json));
-    BY_TRY(base_json_int(json, "r", 8, 1, MAX_RANK, &c->rank));
-    BY_TRY(base_json_double(json, "lora_alpha", 8, -1e6, 1e6, &c->alpha));
-    BY_TRY(base_json_double(json, "lora_dropout", 0, 0, 0.999, &c->dropout));
-    BY_TRY(base_json_bool(json, "use_rslora", false, &c->rslora));
-    BY_TRY(base_json_bool(json, "use_dora", false, &c->dora));
-    BY_TRY(read_bias(json, c));
     BY_TRY(read_list(json, "target_modules", false, true, &c->targets));
     BY_TRY(read_list(json, "exclude_modules", false, true, &c->excluded));
     BY_TRY(read_list(json, "modules_to_save", false, false, &c->save));
-    BY_TRY(read_list(json, "layers_to_transform", true, true, &c->layers));
-    BY_TRY(read_list(json, "layers_pattern", false, true, &c->layers_pattern));
-    BY_TRY(read_pattern(json, "rank_pattern", true, &c->rank_pattern));
-    BY_TRY(read_pattern(json, "alpha_pattern", false, &c->alpha_pattern));
+    BY_TRY((c->ia3 ? read_ia3 : read_lora)(json, c));
     return c->targets ? BY_OK : base_fail(BY_ERR_FORMAT, "adapter_config.json names no target_modules");
 }
 
@@ -245,16 +252,41 @@ static cJSON *save_list(const by_model *m, const by_adapter_spec *spec)
     return cJSON_CreateNull();
 }
 
-static cJSON *target_list(const by_model *m, const by_adapter_spec *spec)
+/* The layers that are usual for the family; NULL: there are none. */
+static const char *usual_targets(const by_model *m, const by_adapter_spec *spec)
 {
-    const char *targets = spec->targets ? spec->targets : m->arch->adapted;
-    if (strcmp(targets, "all-linear") == 0 || strpbrk(targets, "*?|()[]\\^$"))
-        return cJSON_CreateString(targets);
+    const arch_scaled *s = spec->ia3 ? arch_scaled_of(m->arch) : NULL;
+    return spec->ia3 ? (s ? s->targets : NULL) : m->arch->adapted;
+}
+
+/* "all-linear", an expression or a list. */
+static cJSON *describe_names(const char *names)
+{
+    if (strcmp(names, "all-linear") == 0 || strpbrk(names, "*?|()[]\\^$"))
+        return cJSON_CreateString(names);
     cJSON *list = cJSON_CreateArray();
-    if (add_names(list, targets, false))
+    if (add_names(list, names, false))
         return list;
     cJSON_Delete(list);
     return NULL;
+}
+
+static cJSON *target_list(const by_model *m, const by_adapter_spec *spec)
+{
+    return describe_names(spec->targets ? spec->targets : usual_targets(m, spec));
+}
+
+/* Of the usual names, those that are targets. */
+static cJSON *usual_feedforward(const by_model *m, const cJSON *targets)
+{
+    const arch_scaled *s = arch_scaled_of(m->arch);
+    cJSON *list = s ? describe_names(s->feedforward) : cJSON_CreateArray();
+    for (int i = cJSON_GetArraySize(list) - 1; i >= 0 && cJSON_IsArray(targets); i--) {
+        const char *name = cJSON_GetArrayItem(list, i)->valuestring;
+        if (!has_name(targets, name, strlen(name)))
+            cJSON_DeleteItemFromArray(list, i);
+    }
+    return list;
 }
 
 static cJSON *layer_list(const by_adapter_spec *spec)
@@ -281,48 +313,24 @@ static by_status check_spec(const by_model *m, const by_adapter_spec *s)
                          s->alpha);
     if (!(s->dropout >= 0 && s->dropout < 1))
         return base_fail(BY_ERR_ARGUMENT, "adapter: a dropout of %g is not possible", s->dropout);
-    if (!s->targets && !m->arch->adapted)
+    if (!s->targets && !usual_targets(m, s))
         return base_fail(BY_ERR_ARGUMENT,
                          "adapter: %s has no usual layers to adapt; name some, or all-linear",
                          m->arch->title);
     return BY_OK;
 }
 
-/* The keys are sorted, as PEFT writes them. */
-cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
+typedef struct member {
+    const char *key;
+    cJSON *value;
+} member;
+
+/* An object with these members, which it takes over also on failure. */
+static cJSON *object_of(const member *members, int n)
 {
-    if (check_spec(m, s) != BY_OK)
-        return NULL;
-    const int rank = s->rank ? s->rank : 8;
-    base_error_clear();
-    const struct {
-        const char *key;
-        cJSON *value;
-    } members[] = {{"alpha_pattern", cJSON_CreateObject()},
-                   {"auto_mapping", cJSON_CreateNull()},
-                   {"base_model_name_or_path", text_or_null(m->dir)},
-                   {"bias", cJSON_CreateString(s->bias ? s->bias : "none")},
-                   {"exclude_modules", cJSON_CreateNull()},
-                   {"fan_in_fan_out", cJSON_CreateFalse()},
-                   {"inference_mode", cJSON_CreateTrue()},
-                   {"init_lora_weights", cJSON_CreateTrue()},
-                   {"layers_pattern", cJSON_CreateNull()},
-                   {"layers_to_transform", layer_list(s)},
-                   {"lora_alpha", cJSON_CreateNumber(s->alpha != 0 ? s->alpha : rank)},
-                   {"lora_bias", cJSON_CreateFalse()},
-                   {"lora_dropout", cJSON_CreateNumber(s->dropout)},
-                   {"modules_to_save", save_list(m, s)},
-                   {"peft_type", cJSON_CreateString("LORA")},
-                   {"r", cJSON_CreateNumber(rank)},
-                   {"rank_pattern", cJSON_CreateObject()},
-                   {"revision", cJSON_CreateNull()},
-                   {"target_modules", target_list(m, s)},
-                   {"task_type", text_or_null(task_type(m->task))},
-                   {"use_dora", cJSON_CreateBool(s->dora)},
-                   {"use_rslora", cJSON_CreateBool(s->rslora)}};
     cJSON *json = cJSON_CreateObject();
     bool ok = json != NULL;
-    for (int i = 0; i < BY_COUNT(members); i++) {
+    for (int i = 0; i < n; i++) {
         const bool put =
             ok && members[i].value && cJSON_AddItemToObject(json, members[i].key, members[i].value);
         if (!put)
@@ -332,8 +340,82 @@ cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
     if (ok)
         return json;
     cJSON_Delete(json);
-    if (base_error_status() == BY_OK)
+    return NULL;
+}
+
+/* The keys are sorted, as PEFT writes them. */
+static cJSON *describe_lora(const by_model *m, const by_adapter_spec *s)
+{
+    const int rank = s->rank ? s->rank : 8;
+    const member members[] = {{"alpha_pattern", cJSON_CreateObject()},
+                              {"auto_mapping", cJSON_CreateNull()},
+                              {"base_model_name_or_path", text_or_null(m->dir)},
+                              {"bias", cJSON_CreateString(s->bias ? s->bias : "none")},
+                              {"exclude_modules", cJSON_CreateNull()},
+                              {"fan_in_fan_out", cJSON_CreateFalse()},
+                              {"inference_mode", cJSON_CreateTrue()},
+                              {"init_lora_weights", cJSON_CreateTrue()},
+                              {"layers_pattern", cJSON_CreateNull()},
+                              {"layers_to_transform", layer_list(s)},
+                              {"lora_alpha", cJSON_CreateNumber(s->alpha != 0 ? s->alpha : rank)},
+                              {"lora_bias", cJSON_CreateFalse()},
+                              {"lora_dropout", cJSON_CreateNumber(s->dropout)},
+                              {"modules_to_save", save_list(m, s)},
+                              {"peft_type", cJSON_CreateString("LORA")},
+                              {"r", cJSON_CreateNumber(rank)},
+                              {"rank_pattern", cJSON_CreateObject()},
+                              {"revision", cJSON_CreateNull()},
+                              {"target_modules", target_list(m, s)},
+                              {"task_type", text_or_null(task_type(m->task))},
+                              {"use_dora", cJSON_CreateBool(s->dora)},
+                              {"use_rslora", cJSON_CreateBool(s->rslora)}};
+    return object_of(members, BY_COUNT(members));
+}
+
+static cJSON *describe_ia3(const by_model *m, const by_adapter_spec *s)
+{
+    cJSON *targets = target_list(m, s);
+    const member members[] = {{"auto_mapping", cJSON_CreateNull()},
+                              {"base_model_name_or_path", text_or_null(m->dir)},
+                              {"exclude_modules", cJSON_CreateNull()},
+                              {"fan_in_fan_out", cJSON_CreateFalse()},
+                              {"feedforward_modules", s->feedforward ? describe_names(s->feedforward)
+                                                                     : usual_feedforward(m, targets)},
+                              {"inference_mode", cJSON_CreateTrue()},
+                              {"init_ia3_weights", cJSON_CreateTrue()},
+                              {"modules_to_save", save_list(m, s)},
+                              {"peft_type", cJSON_CreateString("IA3")},
+                              {"revision", cJSON_CreateNull()},
+                              {"target_modules", targets},
+                              {"task_type", text_or_null(task_type(m->task))}};
+    return object_of(members, BY_COUNT(members));
+}
+
+/* PEFT opens no other lists. */
+static by_status check_feedforward(const cJSON *json)
+{
+    const cJSON *targets = cJSON_GetObjectItemCaseSensitive(json, "target_modules"),
+                *inputs = cJSON_GetObjectItemCaseSensitive(json, "feedforward_modules");
+    const bool lists = cJSON_IsArray(targets) && cJSON_IsArray(inputs);
+    for (const cJSON *e = lists ? inputs->child : NULL; e; e = e->next)
+        if (!has_name(targets, e->valuestring, strlen(e->valuestring)))
+            return base_fail(BY_ERR_ARGUMENT,
+                             "adapter: the feed-forward module \"%s\" is not among the targets",
+                             e->valuestring);
+    return BY_OK;
+}
+
+cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
+{
+    if (check_spec(m, s) != BY_OK)
+        return NULL;
+    base_error_clear();
+    cJSON *json = (s->ia3 ? describe_ia3 : describe_lora)(m, s);
+    if (!json && base_error_status() == BY_OK)
         base_fail(BY_ERR_MEMORY, "out of memory while describing an adapter");
+    if (check_feedforward(json) == BY_OK)
+        return json;
+    cJSON_Delete(json);
     return NULL;
 }
 
@@ -349,7 +431,7 @@ static char *module_of(const by_adapter *a, int param, const char *end)
 static char *target_module(const by_adapter *a, int i)
 {
     const int param = a->targets[i].a;
-    return module_of(a, param, strstr(a->params->list[param].name, ".lora_"));
+    return module_of(a, param, strstr(a->params->list[param].name, a->config.ia3 ? ".ia3_l" : ".lora_"));
 }
 
 static bool add_name(cJSON *list, const char *name)
@@ -358,11 +440,14 @@ static bool add_name(cJSON *list, const char *name)
     return item && cJSON_AddItemToArray(list, item);
 }
 
-static cJSON *adapted_modules(const by_adapter *a)
+/* All, or those whose inputs are scaled. */
+static cJSON *adapted_modules(const by_adapter *a, bool inputs)
 {
     cJSON *list = cJSON_CreateArray();
     bool ok = list != NULL;
     for (int i = 0; i < a->n_targets && ok; i++) {
+        if (inputs && !a->targets[i].inputs)
+            continue;
         char *module = target_module(a, i);
         ok = add_name(list, module);
         base_free(module);
@@ -410,21 +495,34 @@ static cJSON *other_values(const by_adapter *a, bool ranks)
     return ok ? pattern : NULL;
 }
 
+static bool put_members(by_adapter *a, const member *members, int n)
+{
+    bool ok = true;
+    for (int i = 0; i < n; i++)
+        ok = members[i].value && base_json_put(a->json, members[i].key, members[i].value) && ok;
+    return ok;
+}
+
+static bool list_inputs(by_adapter *a)
+{
+    return put_members(a, &(member){"feedforward_modules", adapted_modules(a, true)}, 1);
+}
+
 /* Names in the spelling of files are ends of paths or expressions, which cannot be translated: the modules that they have
  * matched are listed instead. */
 static bool list_modules(by_adapter *a)
 {
-    const struct {
-        const char *key;
-        cJSON *value;
-    } members[] = {{"alpha_pattern", other_values(a, false)}, {"exclude_modules", cJSON_CreateNull()},
-                   {"layers_pattern", cJSON_CreateNull()},    {"layers_to_transform", cJSON_CreateNull()},
-                   {"modules_to_save", saved_modules(a)},     {"rank_pattern", other_values(a, true)},
-                   {"target_modules", adapted_modules(a)}};
-    bool ok = true;
-    for (int i = 0; i < BY_COUNT(members); i++)
-        ok = members[i].value && base_json_put(a->json, members[i].key, members[i].value) && ok;
-    return ok;
+    const member all[] = {{"exclude_modules", cJSON_CreateNull()},
+                          {"modules_to_save", saved_modules(a)},
+                          {"target_modules", adapted_modules(a, false)}};
+    if (a->config.ia3)
+        return put_members(a, all, BY_COUNT(all)) && list_inputs(a);
+    const member of_lora_alone[] = {{"alpha_pattern", other_values(a, false)},
+                                    {"layers_pattern", cJSON_CreateNull()},
+                                    {"layers_to_transform", cJSON_CreateNull()},
+                                    {"rank_pattern", other_values(a, true)}};
+    const bool ok = put_members(a, of_lora_alone, BY_COUNT(of_lora_alone));
+    return put_members(a, all, BY_COUNT(all)) && ok;
 }
 
 bool model_adapter_takes_all(const by_adapter *a)
@@ -442,8 +540,8 @@ by_status model_adapter_complete(by_adapter *a)
     if (a->old_names)
         ok = ok && list_modules(a);
     else if (model_adapter_takes_all(a)) {
-        cJSON *list = adapted_modules(a);
-        ok = ok && list && base_json_put(a->json, "target_modules", list);
+        ok = put_members(a, &(member){"target_modules", adapted_modules(a, false)}, 1) && ok;
+        ok = ok && (!a->config.ia3 || list_inputs(a));
     }
     return ok ? model_adapter_configure(a) : base_fail(BY_ERR_MEMORY, "out of memory");
 }

@@ -2,6 +2,7 @@
  *
  *      LoRA:  y = x W^T + b + s (dropout(x) A^T) B^T
  *      DoRA:  y = c (x W^T + s (x A^T) B^T) + b,   c = m / |W + s B A|, the norm by output and without a gradient
+ *      IA3:   y = l * (x W^T + b), or, where its inputs are scaled, y = (l * x) W^T + b
  *
  * For embeddings, row t of the table plays x W^T, column t of A plays x A^T. */
 #include <math.h>
@@ -76,6 +77,19 @@ static void declare(by_graph *g, const by_adapter *a, model_target *t, const cha
     }
 }
 
+/* The vector of IA3 begins with ones. It is no matrix, whatever its shape in PEFT: it does not decay. */
+static void declare_vector(by_graph *g, const by_adapter *a, model_target *t, const char *module,
+                           const by_tensor *w)
+{
+    const int64_t row[] = {1, inputs_of(t, w)}, column[] = {outputs_of(t, w), 1};
+    const by_tensor *l = own(g, a, module, "ia3_l", 2, t->inputs ? row : column, (by_init){BY_INIT_ONE, 0});
+    t->b = t->magnitude = t->norms = -1;
+    if (gr_is_bad(g))
+        return;
+    t->a = l->param;
+    a->params->list[l->param].decay = false;
+}
+
 /* ---- finding layers --------------------------------------------------------------------------- */
 
 /* The weight of a product that reads a table belongs to the head that is tied to it. */
@@ -110,6 +124,9 @@ static by_status is_adapted(by_adapter *a, const char *name, const char *module,
     *out = !embedding && !saved && !is_head(a, name);
     if (!all)
         BY_TRY(model_adapter_matches(a, module, out));
+    if (*out && embedding && a->config.ia3)
+        return base_fail(BY_ERR_UNSUPPORTED, "adapter: IA3 scales linear layers, and %s is an embedding",
+                         name);
     if (*out && embedding && is_shared(a, name))
         return base_fail(
             BY_ERR_UNSUPPORTED,
@@ -126,8 +143,20 @@ static model_target *add_target(by_adapter *a)
     return &more[a->n_targets];
 }
 
+static by_status declare_layer(by_graph *g, by_adapter *a, model_target *t, const char *module,
+                               const by_tensor *w)
+{
+    if (a->config.ia3)
+        BY_TRY(model_adapter_scales_inputs(a, module, &t->inputs));
+    else
+        BY_TRY(model_adapter_scale(a, module, t));
+    (a->config.ia3 ? declare_vector : declare)(g, a, t, module, w);
+    return BY_OK;
+}
+
 /* Declares the adapter of a layer the first time it is met, if the configuration names the layer. */
-static by_status meet(by_graph *g, by_adapter *a, const by_tensor *w, bool embedding, bool w_is_kn)
+static by_status meet(by_graph *g, by_adapter *a, const by_tensor *w, const by_tensor *b, bool embedding,
+                      bool w_is_kn)
 {
     const char *name = weight_name(a, w->params->list[w->param].name, embedding);
     base_buf module = {0};
@@ -140,9 +169,8 @@ static by_status meet(by_graph *g, by_adapter *a, const by_tensor *w, bool embed
         s = BY_ERR_MEMORY;
     if (t) {
         *t = (model_target){.weight = w->param, .embedding = embedding, .w_is_kn = w_is_kn};
-        s = model_adapter_scale(a, module.data, t);
-        if (s == BY_OK)
-            declare(g, a, t, module.data, w);
+        t->bias = b && b->params == a->model->params ? b->param : -1;
+        s = declare_layer(g, a, t, module.data, w);
         a->n_targets += s == BY_OK && !gr_is_bad(g);
     }
     base_buf_free(&module);
@@ -158,12 +186,12 @@ static const model_target *find(const by_adapter *a, int weight, bool embedding)
 }
 
 /* The adapter of the layer with this weight, or NULL. */
-static const model_target *target_of(by_graph *g, by_adapter *a, const by_tensor *w, bool embedding,
-                                     bool w_is_kn)
+static const model_target *target_of(by_graph *g, by_adapter *a, const by_tensor *w, const by_tensor *b,
+                                     bool embedding, bool w_is_kn)
 {
     if (w->place != GR_PLACE_PARAM || w->params != a->model->params || w->rank != 2)
         return NULL;
-    if (a->declaring && !find(a, w->param, embedding) && meet(g, a, w, embedding, w_is_kn) != BY_OK)
+    if (a->declaring && !find(a, w->param, embedding) && meet(g, a, w, b, embedding, w_is_kn) != BY_OK)
         gr_poison(g);
     return gr_is_bad(g) ? NULL : find(a, w->param, embedding);
 }
@@ -225,22 +253,30 @@ static by_tensor *lora(by_graph *g, const by_adapter *a, const model_target *t, 
     return by_add(g, y, raise(g, a, t, low));
 }
 
+static by_tensor *ia3(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *x, by_tensor *w,
+                      by_tensor *b, const by_linear_spec *plain)
+{
+    by_tensor *l = by_reshape(g, declared(g, a->params, t->a), 1, (int64_t[]){-1});
+    return t->inputs ? gr_linear_plain(g, by_mul(g, x, l), w, b, plain)
+                     : by_mul(g, gr_linear_plain(g, x, w, b, plain), l);
+}
+
 static by_tensor *adapt_linear(void *user, by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
                                const by_linear_spec *spec)
 {
     by_adapter *a = user;
     const by_linear_spec plain = {.w_is_kn = spec && spec->w_is_kn};
-    const model_target *t = target_of(g, a, w, false, plain.w_is_kn);
+    const model_target *t = target_of(g, a, w, b, false, plain.w_is_kn);
     if (!t)
         return NULL;
-    by_tensor *y = a->config.dora ? dora(g, a, t, x, w, b, &plain) : lora(g, a, t, x, w, b, &plain);
+    by_tensor *y = (a->config.ia3 ? ia3 : a->config.dora ? dora : lora)(g, a, t, x, w, b, &plain);
     return spec && spec->act != BY_ACT_NONE ? by_activation(g, y, spec->act) : y;
 }
 
 static by_tensor *adapt_gather(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
     by_adapter *a = user;
-    const model_target *t = target_of(g, a, table, true, false);
+    const model_target *t = target_of(g, a, table, NULL, true, false);
     if (!t)
         return NULL;
     by_tensor *columns = by_permute_axes(g, declared(g, a->params, t->a), (int[]){1, 0}); /* (inputs, r) */

@@ -227,17 +227,49 @@ static by_status matches_path(by_adapter *a, const char *path, bool *out)
 }
 
 /* A configuration that was made for a model with a head has the prefix of the body in its paths. */
-by_status model_adapter_matches(by_adapter *a, const char *module, bool *out)
+static by_status with_prefix(by_adapter *a, by_status (*one)(by_adapter *a, const char *path, bool *out),
+                             const char *module, bool *out)
 {
     const by_model *m = a->model;
     *out = false;
-    BY_TRY(matches_path(a, module, out));
+    BY_TRY(one(a, module, out));
     if (*out || (m->task != BY_TASK_FEATURES && m->task != BY_TASK_ENCODER))
         return BY_OK;
     char *full = base_sprintf("%s%s", model_prefix(m), module);
-    by_status s = full ? matches_path(a, full, out) : BY_ERR_MEMORY;
+    by_status s = full ? one(a, full, out) : BY_ERR_MEMORY;
     base_free(full);
     return s;
+}
+
+by_status model_adapter_matches(by_adapter *a, const char *module, bool *out)
+{
+    return with_prefix(a, matches_path, module, out);
+}
+
+/* An expression matches the whole path. A name of a list is the end of the path, also in the middle of a part: PEFT compares these so. */
+static by_status has_end(const void *what, const char *module, bool *out)
+{
+    const cJSON *names = what;
+    *out = false;
+    if (cJSON_IsString(names))
+        return match(names->valuestring, module, out, NULL);
+    for (const cJSON *n = names->child; n && !*out; n = n->next)
+        *out = ends_with(module, n->valuestring);
+    return BY_OK;
+}
+
+static by_status feeds_forward(by_adapter *a, const char *path, bool *out)
+{
+    spellings s;
+    BY_TRY(spell(a, path, &s));
+    by_status status = either(a, has_end, a->config.feedforward, &s, out);
+    base_buf_free(&s.module);
+    return status;
+}
+
+by_status model_adapter_scales_inputs(by_adapter *a, const char *module, bool *out)
+{
+    return with_prefix(a, feeds_forward, module, out);
 }
 
 /* Whether a module that the parameter lies in ends with one of the names. */

@@ -211,6 +211,33 @@ static by_status merge_layer(by_adapter *a, const model_target *t)
     return s;
 }
 
+/* Multiplies the values of a parameter of the body by n factors, in turns, each factor for `run` values. */
+static by_status multiply(by_adapter *a, int param, const float *factors, int64_t n, int64_t run)
+{
+    const int64_t count = a->model->params->list[param].count;
+    BY_TRY(keep(a, param));
+    float *v = values_of(a->model->params, param);
+    for (int64_t i = 0; v && i < count; i++)
+        v[i] *= factors[i / run % n];
+    by_status s = v ? by_params_set(a->model->params, param, BY_SLOT_VALUE, v) : base_error_status();
+    base_free(v);
+    return s;
+}
+
+/* IA3: factors of the outputs scale the bias too. */
+static by_status merge_vector(by_adapter *a, const model_target *t)
+{
+    const gr_param_info *w = &a->model->params->list[t->weight];
+    const bool by_column = t->inputs != t->w_is_kn;
+    const int64_t n = a->params->list[t->a].count;
+    float *l = values_of(a->params, t->a);
+    by_status s = l ? multiply(a, t->weight, l, n, by_column ? 1 : w->dim[1]) : base_error_status();
+    if (s == BY_OK && !t->inputs && t->bias >= 0)
+        s = multiply(a, t->bias, l, n, 1);
+    base_free(l);
+    return s;
+}
+
 static by_status merge_value(by_adapter *a, const model_replaced *r)
 {
     BY_TRY(keep(a, r->body));
@@ -227,14 +254,18 @@ by_status by_adapter_merge(by_adapter *a)
     for (const by_adapter *o = a->model->adapters; o; o = o->next)
         if (o->before)
             return base_fail(BY_ERR_ARGUMENT, "an adapter is merged already");
-    for (int i = 0; i < a->n_targets; i++)
-        BY_TRY(check_merge(a, a->targets[i].weight));
+    for (int i = 0; i < a->n_targets; i++) {
+        const model_target *t = &a->targets[i];
+        BY_TRY(check_merge(a, t->weight));
+        if (a->config.ia3 && !t->inputs && t->bias >= 0)
+            BY_TRY(check_merge(a, t->bias));
+    }
     for (int i = 0; i < a->n_replaced; i++)
         BY_TRY(check_merge(a, a->replaced[i].body));
     a->before = base_alloc_zero((size_t)a->model->params->count, sizeof *a->before);
     by_status s = a->before ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < a->n_targets && s == BY_OK; i++)
-        s = merge_layer(a, &a->targets[i]);
+        s = (a->config.ia3 ? merge_vector : merge_layer)(a, &a->targets[i]);
     for (int i = 0; i < a->n_replaced && s == BY_OK; i++)
         s = merge_value(a, &a->replaced[i]);
     if (s != BY_OK && a->before)

@@ -248,6 +248,12 @@ extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_
     arch_rnn_seq2seq, arch_imagegpt, arch_image_transformer, arch_vit, arch_deit, arch_clip,
     arch_vision_encoder_decoder;
 
+/* The layers that IA3 is for unless told otherwise: the ends of their names, with commas; and those whose inputs it scales. */
+typedef struct arch_scaled {
+    const char *family, *targets, *feedforward;
+} arch_scaled;
+const arch_scaled *arch_scaled_of(const arch_family *a); /* NULL: there are none */
+
 /* NULL and an error that lists the families when there is none of that name. */
 const arch_family *arch_find(const char *family);
 /* The record of the family whose text_type this is, NULL: the first. NULL and an error that lists them when there is none. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "banyan/finetune.h"
+#include "model/adapter.h"
 #include "models/models.h"
 
 /* ---- whole specs ----------------------------------------------------------------------------- */
@@ -132,6 +133,12 @@ double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int 
 double train_default_tuning_rate(int width)
 {
     return BY_MIN(3e-5 * BY_MAX(768.0 / width, 1), 3e-4);
+}
+
+double train_default_adapter_factor(const by_model *m)
+{
+    const by_adapter *a = by_model_adapter(m);
+    return !a ? 1 : a->config.ia3 ? 100 : 10;
 }
 
 int64_t train_default_warmup(data_objective_kind kind, int64_t steps)

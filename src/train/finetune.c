@@ -199,7 +199,6 @@ static by_status record(void *self, train_record *out)
                  {"class", by_model_class(t->model), TRAIN_SAME},
                  {"dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME},
                  {"freeze", s->freeze, TRAIN_SAME},
-                 {"lora", s->lora, TRAIN_SAME},
                  {"weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME},
                  {"class_weights", s->class_weights, TRAIN_SAME},
                  {"data", s->data, TRAIN_FREE},
@@ -218,6 +217,7 @@ static by_status record(void *self, train_record *out)
                    {"data_fingerprint", (double)(t->train.examples.fingerprint >> 12), TRAIN_SAME}};
     for (int i = 0; i < BY_COUNT(texts); i++)
         train_record_text(out, texts[i].key, texts[i].value, texts[i].rule);
+    train_record_adapter(out, s->adapter, s->lora);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
     train_loop_record(&t->loop, TRAIN_COURSE(s, t->device), out);
@@ -257,7 +257,7 @@ static by_status fill_defaults(tuning *t)
     BY_TRY(train_loop_plan(&t->loop, s->steps));
     if (s->schedule.rate < 0)
         s->schedule.rate =
-            train_default_tuning_rate(by_model_width(t->model)) * (by_model_adapter(t->model) ? 10 : 1);
+            train_default_tuning_rate(by_model_width(t->model)) * train_default_adapter_factor(t->model);
     if (s->schedule.warmup < 0)
         s->schedule.warmup = (int64_t)ceil(s->warmup_share * (double)t->loop.first_steps);
     if (s->eval_every <= 0)

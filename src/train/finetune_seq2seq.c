@@ -2,6 +2,7 @@
  * best model writes are compared with their targets. */
 #include <math.h>
 
+#include "banyan/adapter.h"
 #include "base/base.h"
 #include "train/task_batches.h"
 
@@ -9,7 +10,7 @@ static by_run_spec run_spec(const by_finetune_spec *s)
 {
     by_schedule_spec schedule = s->schedule;
     if (schedule.rate < 0)
-        schedule.rate = s->adapter ? 3e-4 : 3e-5;
+        schedule.rate = !s->adapter ? 3e-5 : s->adapter->ia3 ? 3e-3 : 3e-4;
     return (by_run_spec){
         .init_from = s->model,
         .dtype = s->dtype,

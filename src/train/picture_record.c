@@ -19,7 +19,7 @@ static void record_texts(const train_picture_run *r, train_record *out)
     train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
     train_record_text(out, "optimizer", optimizers[s->optimizer.kind], TRAIN_SAME);
     train_record_text(out, "schedule", schedules[s->schedule.kind], TRAIN_SAME);
-    train_record_text(out, "lora", s->lora, TRAIN_SAME);
+    train_record_adapter(out, s->adapter, s->lora);
     train_record_text(out, "teacher", s->images.teacher, TRAIN_SAME);
     train_record_text(out, "distillation",
                       !s->images.teacher       ? NULL

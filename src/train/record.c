@@ -37,6 +37,13 @@ void train_record_text(train_record *r, const char *key, const char *value, trai
     r->facts[r->count++] = (train_fact){.key = key, .rule = rule, .text = value ? value : ""};
 }
 
+void train_record_adapter(train_record *r, const by_adapter_spec *adapter, const char *words)
+{
+    const bool ia3 = adapter && adapter->ia3;
+    train_record_text(r, "lora", ia3 ? NULL : words, TRAIN_SAME);
+    train_record_text(r, "ia3", ia3 ? words : NULL, TRAIN_SAME);
+}
+
 void train_record_optimizer(train_record *r, const by_optimizer_spec *o)
 {
     train_record_number(r, "beta1", BY_MAX(o->beta1, 0), TRAIN_SAME);

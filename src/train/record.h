@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "banyan/adapter.h"
 #include "banyan/train.h"
 
 typedef enum train_rule {
@@ -32,6 +33,8 @@ typedef struct train_record {
 
 void train_record_number(train_record *r, const char *key, double value, train_rule rule);
 void train_record_text(train_record *r, const char *key, const char *value, train_rule rule); /* NULL: "" */
+/* An adapter in words, under the name of its method. */
+void train_record_adapter(train_record *r, const by_adapter_spec *adapter, const char *words);
 void train_record_optimizer(train_record *r, const by_optimizer_spec *o); /* without its kind and momentum */
 
 by_status train_record_write(const char *out, const train_record *r);

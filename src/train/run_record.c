@@ -64,7 +64,7 @@ static void record_names(const train_run *r, train_record *out)
     const by_run_spec *s = &r->spec;
     train_record_text(out, "family", s->init_from ? by_model_family(r->model) : s->family, TRAIN_SAME);
     train_record_text(out, "dtype", train_record_dtype(s->dtype, s->stochastic_rounding), TRAIN_SAME);
-    train_record_text(out, "lora", s->lora, TRAIN_SAME);
+    train_record_adapter(out, s->adapter, s->lora);
     train_record_text(out, "weights", s->weights ? by_dtype_name(s->weights) : NULL, TRAIN_SAME);
     train_record_text(out, "tokenizer", s->tokenizer ? s->tokenizer : "char", TRAIN_PATH);
     train_record_text(out, "target_tokenizer", s->target_tokenizer, TRAIN_PATH);
