@@ -14,23 +14,29 @@
 #include "base/json.h"
 #include "child.h"
 #include "folder.h"
+#include "graph/graph.h"
 #include "io/weights.h"
+#include "models/models.h"
 
 enum { ROWS = 2, SEQ = 8 };
 
 static by_device *device;
 
-static const char *const cases[] = {"tune-gpt2-lora",  "tune-gpt2-dora",   "tune-llama-lora",
-                                    "tune-llama-dora", "tune-llama-embed", "tune-llama-rslora",
-                                    "tune-bert-lora",  "tune-bert-bias",   "tune-t5-lora"};
+static const char *const cases[] = {
+    "tune-gpt2-lora",    "tune-gpt2-dora", "tune-llama-lora", "tune-llama-dora", "tune-llama-embed",
+    "tune-llama-rslora", "tune-bert-lora", "tune-bert-bias",  "tune-t5-lora",    "tune-gpt2-ia3",
+    "tune-bert-ia3",     "tune-t5-ia3",    "tune-llama-ia3"};
 
-/* The path of a recorded case, or of a file of it, good for the next 7 calls. */
+/* The path of a recorded case of this repository or of those beside it, or of a file of it, good for the next 7 calls. */
 static const char *case_path(const char *name, const char *part)
 {
     static char paths[8][1024];
     static int next;
     char *path = paths[next++ % 8];
     const char *shared = getenv("BANYAN_SHARED");
+    snprintf(path, sizeof paths[0], BY_SOURCE_DIR "/tests/data/verify/%s%s", name, part);
+    if (base_dir_exists(path) || base_file_exists(path))
+        return path;
     snprintf(path, sizeof paths[0], "%s/parity/%s%s", shared ? shared : BY_SOURCE_DIR "/../shared", name,
              part);
     if (!base_dir_exists(path) && !base_file_exists(path)) {
@@ -110,15 +116,18 @@ static size_t size_of(const by_params *p, int i)
     return n;
 }
 
-/* A new adapter changes nothing; this gives every matrix of it values. */
+/* A new adapter changes nothing; this gives every matrix of it values, and every vector of IA3 others. */
 static void stir(by_adapter *a)
 {
     by_params *p = by_adapter_params(a);
     for (int i = 0; i < by_params_count(p); i++) {
-        if (!strstr(by_params_name(p, i), "lora_") || by_params_rank(p, i) < 2)
+        const bool vector = strstr(by_params_name(p, i), ".ia3_l");
+        if ((!strstr(by_params_name(p, i), "lora_") || by_params_rank(p, i) < 2) && !vector)
             continue;
         float *v = base_alloc(size_of(p, i) * sizeof *v);
         base_rng_fill_normal(v, size_of(p, i), 5, (uint64_t)i, 0, 0.2f);
+        for (size_t k = 0; vector && k < size_of(p, i); k++)
+            v[k] += 1;
         expect(by_params_set(p, i, BY_SLOT_VALUE, v));
         base_free(v);
     }
@@ -154,9 +163,9 @@ static bool reads_text(const by_model *m)
 }
 
 /* With an adapter on all linear layers, merged and unmerged: the same logits, and the same bits as before. */
-static void check_family(const char *family, bool dora)
+static void check_family(const char *family, by_adapter_spec spec)
 {
-    const by_adapter_spec spec = {.rank = 3, .alpha = 5, .targets = "all-linear", .dora = dora};
+    spec.targets = "all-linear";
     by_model *m = by_model_new(device, family, &(by_model_shape){.vocab = 64, .dropout = 0},
                                &(by_model_spec){.seed = 3});
     if (!m)
@@ -170,7 +179,8 @@ static void check_family(const char *family, bool dora)
     const uint64_t bits = sum_of(by_model_params(m));
     by_adapter *a = by_adapter_new(m, &spec, true);
     if (!a) {
-        assert_contains(by_error_message(), "no linear layer"); /* recurrent layers have none */
+        if (!strstr(by_error_message(), "no linear layer")) /* recurrent layers have none */
+            fail_msg("%s: %s", family, by_error_message());
         base_free(before);
         by_model_free(m);
         return;
@@ -200,9 +210,51 @@ static void test_families(void **state)
 {
     (void)state;
     for (int i = 0; by_family_at(i); i++) {
-        check_family(by_family_at(i), false);
-        check_family(by_family_at(i), true);
+        check_family(by_family_at(i), (by_adapter_spec){.rank = 3, .alpha = 5});
+        check_family(by_family_at(i), (by_adapter_spec){.rank = 3, .alpha = 5, .dora = true});
+        check_family(by_family_at(i), (by_adapter_spec){.ia3 = true});
     }
+}
+
+/* Whether each name in the list is one of a scaled layer: of its inputs if it is also in the other list, else of its outputs. */
+static bool are_scaled(const by_params *p, const char *names, const char *inputs)
+{
+    char name[64], tail[80];
+    for (size_t n; *names; names += n + (names[n] == ',')) {
+        n = strcspn(names, ",");
+        snprintf(name, sizeof name, "%.*s", (int)n, names);
+        snprintf(tail, sizeof tail, ".%s.ia3_l", name);
+        bool found = false;
+        for (int i = 0; i < by_params_count(p) && !found; i++)
+            found = strstr(by_params_name(p, i), tail) &&
+                    by_params_shape(p, i)[strstr(inputs, name) ? 0 : 1] == 1 && !p->list[i].decay;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* What is usual for IA3 names layers of the family. */
+static void test_usual_vectors(void **state)
+{
+    (void)state;
+    int known = 0;
+    for (int i = 0; i < arch_count(); i++) {
+        const char *family = arch_at(i)->family;
+        const arch_scaled *usual = arch_scaled_of(arch_at(i));
+        if (!usual)
+            continue;
+        by_model *m = by_model_new(device, family, &(by_model_shape){.vocab = 64, .dropout = 0},
+                                   &(by_model_spec){.seed = 3});
+        by_adapter *a = m ? by_adapter_new(m, &(by_adapter_spec){.ia3 = true}, true) : NULL;
+        if (!a)
+            fail_msg("%s: %s", family, by_error_message());
+        if (!are_scaled(by_adapter_params(a), usual->targets, usual->feedforward))
+            fail_msg("%s: not all of %s are scaled", family, usual->targets);
+        known++;
+        by_model_free(m);
+    }
+    assert_int_equal(known, 23);
 }
 
 /* ---- folders ---------------------------------------------------------------------------------- */
@@ -429,6 +481,40 @@ static void test_training(void **state)
     check_training(BY_BF16, BY_F32, true);
 }
 
+/* GPT-2's usual vectors: 192 outputs of c_attn and 256 inputs of mlp.c_proj, in two layers. */
+static void check_vectors(by_dtype dtype, by_dtype weights)
+{
+    const by_model_shape shape = {
+        .layers = 2, .heads = 2, .width = 64, .vocab = 64, .context = 16, .dropout = 0};
+    by_model *m = by_model_new(device, "gpt2", &shape,
+                               &(by_model_spec){.dtype = dtype,
+                                                .training = true,
+                                                .weights = weights,
+                                                .adapter = &(by_adapter_spec){.ia3 = true},
+                                                .seed = 3});
+    if (!m)
+        fail_msg("%s", by_error_message());
+    const by_params *body = by_model_params(m), *own = by_model_trained(m);
+    const uint64_t bits = sum_of(body);
+    assert_int_equal(by_params_trained(own), 2 * (192 + 256));
+    assert_int_equal(by_params_bytes(body), by_params_value_bytes(body));
+    assert_int_equal(by_params_bytes(own) - by_params_value_bytes(own),
+                     (size_t)by_params_trained(own) * 4 * (dtype == BY_F32 ? 3 : 4));
+    const double first = loss_after(m, 1, 0), last = loss_after(m, 100, 1e-1);
+    if (!(first > 3.5 && last < first - 0.5))
+        fail_msg("the loss goes from %g to %g", first, last);
+    assert_true(sum_of(body) == bits);
+    by_model_free(m);
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    check_vectors(BY_F32, BY_F32);
+    check_vectors(BY_BF16, BY_F32);
+    check_vectors(BY_F32, BY_Q4_0);
+}
+
 static void test_stored_body(void **state)
 {
     (void)state;
@@ -473,7 +559,19 @@ static void test_refusals(void **state)
 {
     (void)state;
     by_model *m = open_case("tune-gpt2-lora");
-    refuse(m, "{\"peft_type\": \"IA3\"}", "IA3");
+    refuse(m, "{\"peft_type\": \"LOHA\"}", "LOHA");
+    refuse(m, "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"]}", "no feedforward_modules");
+    refuse(m, "{\"peft_type\": \"IA3\", \"feedforward_modules\": []}", "no target_modules");
+    refuse(m, "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": 3}",
+           "not a list of names");
+    refuse(m, "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": \"(\"}",
+           "regular expression");
+    refuse(m,
+           "{\"peft_type\": \"IA3\", \"target_modules\": [\"c_attn\"], \"feedforward_modules\": [], "
+           "\"layers_to_transform\": [1]}",
+           "layers_to_transform");
+    refuse(m, "{\"peft_type\": \"IA3\", \"target_modules\": [\"wte\"], \"feedforward_modules\": []}",
+           "is an embedding");
     refuse(m, "[]", "not an object");
     refuse(m, "{\"peft_type\": \"LORA\"}", "target_modules");
     refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"nothing\"]}", "no linear layer");
@@ -526,6 +624,8 @@ static void test_misuse(void **state)
     assert_null(by_adapter_new(m, &(by_adapter_spec){.dropout = 1}, false));
     assert_null(by_adapter_new(m, &(by_adapter_spec){.bias = "half"}, false));
     assert_null(by_adapter_new(m, &(by_adapter_spec){.layers = "1,x"}, false));
+    assert_null(by_adapter_new(m, &(by_adapter_spec){.ia3 = true, .feedforward = "c_fc"}, false));
+    assert_contains(by_error_message(), "is not among the targets");
     by_model_free(m);
     m = by_model_open(device, case_path("tune-gpt2-lora", ""), &(by_model_spec){0});
     by_adapter *a = by_adapter_new(m, &(by_adapter_spec){.targets = "wte"}, false);
@@ -709,6 +809,49 @@ static void test_old_folder(void **state)
     by_model_free(m);
 }
 
+/* PEFT reads lists of names whose second is a part of the first. */
+static void test_described_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        by_adapter_spec spec;
+        const char *targets, *feedforward;
+    } ways[] = {
+        {"tune-gpt2-ia3", {.targets = NULL}, "[\"c_attn\",\"mlp.c_proj\"]", "[\"mlp.c_proj\"]"},
+        {"tune-gpt2-ia3", {.targets = "c_fc,c_attn"}, "[\"c_fc\",\"c_attn\"]", "[]"},
+        {"tune-gpt2-ia3",
+         {.targets = "c_attn,mlp.c_proj", .feedforward = ""},
+         "[\"c_attn\",\"mlp.c_proj\"]",
+         "[]"},
+        {"tune-gpt2-ia3", {.targets = ".*mlp.*", .feedforward = ".*c_proj"}, "\".*mlp.*\"", "\".*c_proj\""},
+        {"tune-gpt2-ia3",
+         {.targets = "all-linear", .feedforward = "c_proj", .save = "h.0"},
+         "[\"transformer.h.1.attn.c_attn\",\"transformer.h.1.attn.c_proj\",\"transformer.h.1.mlp.c_fc\","
+         "\"transformer.h.1.mlp.c_proj\"]",
+         "[\"transformer.h.1.attn.c_proj\",\"transformer.h.1.mlp.c_proj\"]"},
+        {"tune-deit",
+         {.targets = "layer.1.attention.attention.key,layer.1.output.dense",
+          .feedforward = "layer.1.output.dense"},
+         "[\"deit.layers.1.attention.k_proj\",\"deit.layers.1.mlp.fc2\"]",
+         "[\"deit.layers.1.mlp.fc2\"]"},
+    };
+    for (int i = 0; i < BY_COUNT(ways); i++) {
+        by_model *m = open_own(ways[i].model);
+        by_adapter_spec spec = ways[i].spec;
+        spec.ia3 = true;
+        by_adapter *a = add(m, &spec);
+        expect(by_adapter_save(a, in_root("vectors")));
+        expect_member(in_root("vectors"), "target_modules", ways[i].targets);
+        expect_member(in_root("vectors"), "feedforward_modules", ways[i].feedforward);
+        by_adapter *b = by_adapter_open(m, in_root("vectors"), false);
+        if (!b)
+            fail_msg("%s", by_error_message());
+        expect_same_names(a, b);
+        by_model_free(m);
+    }
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -726,13 +869,23 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_families),    cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_ways),        cmocka_unit_test(test_folder_as_model),
-        cmocka_unit_test(test_switching),   cmocka_unit_test(test_training),
-        cmocka_unit_test(test_stored_body), cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_wrong_tensors),
-        cmocka_unit_test(test_misuse),      cmocka_unit_test(test_tied_head),
-        cmocka_unit_test(test_spellings),   cmocka_unit_test(test_old_folder),
+        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_ways),
+        cmocka_unit_test(test_folder_as_model),
+        cmocka_unit_test(test_switching),
+        cmocka_unit_test(test_training),
+        cmocka_unit_test(test_stored_body),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_wrong_tensors),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_tied_head),
+        cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_old_folder),
+        cmocka_unit_test(test_usual_vectors),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_described_vectors),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

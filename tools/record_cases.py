@@ -5,6 +5,7 @@ neither the build nor the tests run this.
 
 usage: tools/record_cases.py [OUT]     (OUT: tests/data/verify)
 """
+import copy
 import json
 import os
 import shutil
@@ -17,7 +18,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
 from transformers import DeiTForImageClassificationWithTeacher
-from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, RobertaConfig, T5Config
+from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, LlamaConfig
+from transformers import LlamaForCausalLM, RobertaConfig, T5Config
 from transformers import T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, VisionEncoderDecoderConfig
 from transformers import VisionEncoderDecoderModel, XLNetConfig
 from transformers import XLNetForQuestionAnswering
@@ -252,16 +254,43 @@ def old_name(name):
     return name
 
 
-def record_tune(out, name, family, model, inputs, settings, old=None):
+# What `banyan verify` reads in the member "train" of case.json.
+TRAIN = {"optimizer": "AdamW", "lr": 0.02, "betas": [0.9, 0.999], "eps": 1e-08, "weight_decay": 0.01,
+         "decay": "all trainable tensors", "clip_grad_norm": 1.0, "schedule": "constant", "steps": 10, "dropout": 0}
+
+
+def train(adapted, batches):
+    """Steps from the present values: losses, norms before clipping, and the adapter afterwards."""
+    tensors = {f"step{i}.{k}": v for i, batch in enumerate(batches) for k, v in batch.items()}
+    learns = [p for p in adapted.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(learns, lr=TRAIN["lr"], betas=TRAIN["betas"], eps=TRAIN["eps"],
+                                  weight_decay=TRAIN["weight_decay"])
+    losses, norms = [], []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = adapted(**batch).loss
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(learns, TRAIN["clip_grad_norm"]))
+        optimizer.step()
+        losses.append(loss.detach())
+    tensors |= {"losses": torch.stack(losses), "grad_norms": torch.stack(norms)}
+    return tensors | {f"final.{k}": v for k, v in peft.get_peft_model_state_dict(adapted).items()}
+
+
+def lora(**settings):
+    return peft.LoraConfig(r=2, lora_alpha=3, **settings)
+
+
+def record_tune(out, name, family, model, inputs, config, old=None, batches=()):
     """A model with an adapter of PEFT. old: what adapter_config.json says in the names of transformers 4; then the
-    adapter's tensors have such names too."""
+    adapter's tensors have such names too. batches: of steps of training."""
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     tensors = {f"input.{k}": v for k, v in inputs.items()}
     tensors |= {f"base.output.{k}": v for k, v in model(**inputs).items() if k in ("loss", "logits")}
     torch.manual_seed(15)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, lora_alpha=3, **settings)).eval()
+    adapted = peft.get_peft_model(model, config).eval()
     with torch.no_grad():
         for k, p in adapted.named_parameters():
             if p.requires_grad and "magnitude" not in k:
@@ -283,15 +312,17 @@ def record_tune(out, name, family, model, inputs, settings, old=None):
         with open(config, "w", encoding="utf-8") as f:
             json.dump(settings, f, indent=1)
     with tempfile.TemporaryDirectory() as merged:
-        adapted.merge_and_unload().save_pretrained(merged)
+        copy.deepcopy(adapted).merge_and_unload().save_pretrained(merged)
         for k, v in load_file(os.path.join(merged, "model.safetensors")).items():
             if UNUSED not in k:
                 tensors[f"merged.{k}"] = v
+    tensors |= train(adapted, batches) if batches else {}
     tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
     save_file(tensors, os.path.join(folder, "reference.safetensors"))
     versions = ", ".join(f"{m.__name__} {m.__version__}" for m in (torch, transformers, peft))
     with open(os.path.join(folder, "case.json"), "w", encoding="utf-8") as f:
-        json.dump({"kind": "tune", "class": type(model).__name__, "family": family, "made_with": versions}, f, indent=1)
+        case = {"kind": "tune", "class": type(model).__name__, "family": family, "made_with": versions}
+        json.dump(case | ({"train": TRAIN} if batches else {}), f, indent=1)
 
 
 def tiny_pictures(**more):
@@ -301,17 +332,17 @@ def tiny_pictures(**more):
 def record_tune_deit(out):
     model = with_values(DeiTForImageClassification(DeiTConfig(num_labels=3, **TINY)), 17, 0.4)
     record_tune(out, "tune-deit", "deit", model, tiny_pictures(labels=torch.tensor([2, 0])),
-                {"target_modules": ["q_proj", "fc2"], "bias": "lora_only", "use_dora": True,
-                 "modules_to_save": ["layers.0.mlp.fc1", "classifier"]})
+                lora(target_modules=["q_proj", "fc2"], bias="lora_only", use_dora=True,
+                     modules_to_save=["layers.0.mlp.fc1", "classifier"]))
 
 
 def record_tune_old(out):
     """An adapter with the names of transformers 4. `output.dense` names two layers of a block."""
     model = with_values(ViTForImageClassification(ViTConfig(num_labels=3, **TINY)), 18, 0.4)
     record_tune(out, "tune-vit-old", "vit", model, tiny_pictures(labels=torch.tensor([1, 0])),
-                {"target_modules": ["layers.1.attention.q_proj", "layers.1.attention.o_proj", "layers.1.mlp.fc2"],
-                 "modules_to_save": ["layers.0.mlp.fc1", "classifier"], "bias": "lora_only",
-                 "rank_pattern": {"mlp.fc2": 1}, "alpha_pattern": {"attention.o_proj": 5}},
+                lora(target_modules=["layers.1.attention.q_proj", "layers.1.attention.o_proj", "layers.1.mlp.fc2"],
+                     modules_to_save=["layers.0.mlp.fc1", "classifier"], bias="lora_only",
+                     rank_pattern={"mlp.fc2": 1}, alpha_pattern={"attention.o_proj": 5}),
                 {"target_modules": ["query", "value", "output.dense"], "exclude_modules": ".*attention\\.value",
                  "layers_to_transform": [1], "layers_pattern": "layer",
                  "rank_pattern": {r"\d\.output.dense": 1}, "alpha_pattern": {"attention.output.dense": 5},
@@ -326,11 +357,44 @@ def record_tune_caption(out):
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 2, 1
     labels = torch.randint(4, 20, (2, 5), generator=torch.Generator().manual_seed(19))
     record_tune(out, "tune-caption", "vision-encoder-decoder", with_values(VisionEncoderDecoderModel(config), 20, 0.4),
-                tiny_pictures(labels=labels), {"target_modules": "all-linear"})
+                tiny_pictures(labels=labels), lora(target_modules="all-linear"))
+
+
+def batches_of(seed, vocab, label=None, target=0):
+    """Eleven batches: one to compare, ten to train with. Labels are those of the tokens, of a text or of another text."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(11):
+        ids = torch.randint(3, vocab, (2, 7), generator=generator)
+        labels = torch.randint(0, label, (2,), generator=generator) if label else \
+            torch.randint(3, vocab, (2, target), generator=generator) if target else ids.clone()
+        yield {"input_ids": ids, "labels": labels}
+
+
+def record_ia3(out, name, family, model, seed, label=None, target=0, **settings):
+    """PEFT knows the layers that are usual for the family. The adapter changes what the model computes by a fifth or so."""
+    first, *rest = batches_of(seed, 20, label, target)
+    record_tune(out, name, family, with_values(model, seed, 0.4), first, peft.IA3Config(**settings), batches=rest)
+
+
+def record_tune_ia3(out):
+    small = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "intermediate_size": 12, "max_position_embeddings": 10}
+    gpt2 = GPT2Config(vocab_size=20, n_positions=10, n_embd=8, n_layer=2, n_head=2, n_inner=12, bos_token_id=0,
+                      eos_token_id=1)
+    bert = BertConfig(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **small)
+    t5 = T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=12, num_layers=1, num_heads=2, dropout_rate=0.0,
+                  decoder_start_token_id=0, pad_token_id=0)
+    llama = LlamaConfig(num_key_value_heads=1, bos_token_id=0, eos_token_id=1, **small)
+    record_ia3(out, "tune-gpt2-ia3", "gpt2", GPT2LMHeadModel(gpt2), 21)
+    record_ia3(out, "tune-bert-ia3", "bert", BertForSequenceClassification(bert), 22, label=3,
+               task_type=peft.TaskType.SEQ_CLS)
+    record_ia3(out, "tune-t5-ia3", "t5", T5ForConditionalGeneration(t5), 23, target=5)
+    record_ia3(out, "tune-llama-ia3", "llama", LlamaForCausalLM(llama), 24)
 
 
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
-                 record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption):
+                 record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption,
+                 record_tune_ia3):
         each(target)
