@@ -1,5 +1,5 @@
 #!/bin/sh
-# adapters.sh - `--lora` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
+# adapters.sh - `--lora` and `--ia3` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
 # blocks, `--adapter` of the other verbs, `convert --merge`, `inspect --lora`, and what is refused.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
@@ -174,6 +174,54 @@ check seq2seq-leaves-an-adapter [ -s "$tmp/s/adapter_model.safetensors" ]
 run summarize "$tmp/s" --threads 1 'the cat sat'
 check summarize-with-the-folder [ "$rc" -eq 0 ]
 
+# ---- IA3 -------------------------------------------------------------------------------------------------------------------
+vectors() { # OUT OPTIONS...
+    local out=$1
+    shift
+    run finetune "$bert" --data "$tmp/train.tsv" --out "$tmp/$out" --threads 1 --quiet --json --batch-size 8 --dropout 0.1 "$@"
+}
+vectors ia3 --eval "$tmp/dev.tsv" --epochs 14 --ia3 default
+check ia3 works '"accuracy":'
+# key and value: 32 outputs each; output.dense of attention and of the block: 32 and 64 inputs; pooler and classifier are new: whole
+check ia3-trains-the-vectors-alone [ "$(field trained_parameters)" -eq $((2 * (2 * 32 + 32 + 64) + 32 * 32 + 32 + 32 * 2 + 2)) ]
+check ia3-leaves-a-config grep -q '"peft_type": "IA3"' "$tmp/ia3/adapter_config.json"
+check ia3-leaves-tensors grep -qa 'base_model.model.bert.encoder.layer.0.attention.self.key.ia3_l' "$tmp/ia3/adapter_model.safetensors"
+run eval "$bert" --adapter "$tmp/ia3" --data "$tmp/dev.tsv" --threads 1 --json
+check ia3-eval works '"accuracy":'
+loss=$(field loss)
+run convert "$tmp/ia3" "$tmp/ia3-merged"
+run eval "$tmp/ia3-merged" --data "$tmp/dev.tsv" --threads 1 --json
+check ia3-merged-is-the-same near "$(field loss)" "$loss"
+vectors ia3-whole --max-steps 9 --save-steps 3 --save-total-limit 9 --ia3 targets=key,output.dense,feedforward=output.dense
+cp -R "$tmp/ia3-whole" "$tmp/ia3-part"
+rm -r "$tmp/ia3-part/checkpoint-000006" "$tmp/ia3-part/checkpoint-000009" "$tmp/ia3-part/last"
+rm -f "$tmp/ia3-part/best" "$tmp/ia3-part/adapter_model.safetensors"
+ln -s checkpoint-000003 "$tmp/ia3-part/last"
+vectors ia3-part --max-steps 9 --save-steps 3 --save-total-limit 9 --ia3 targets=key,output.dense,feedforward=output.dense
+check ia3-goes-on works '"resumed_from":3'
+check ia3-goes-on-exactly cmp "$tmp/ia3-whole/adapter_model.safetensors" "$tmp/ia3-part/adapter_model.safetensors"
+vectors ia3-part --max-steps 9 --ia3 default
+check ia3-goes-on-with-the-same-alone fails 1 'was started with ia3 targets=key'
+vectors ia3-part --max-steps 9 --lora r=4
+check ia3-is-not-lora fails 2 'two adapters'
+run train --model gpt2 --data "$tmp/text.txt" --layers 2 --heads 2 --width 32 --context 96 --batch-size 4 --max-steps 150 --threads 1 \
+    --out "$tmp/learnt" --quiet
+rev "$tmp/text.txt" >"$tmp/backwards.txt"
+run eval "$tmp/learnt" --data "$tmp/backwards.txt" --threads 1 --json
+loss=$(field loss)
+for weights in '' '--weights q4_0'; do
+    # shellcheck disable=SC2086 # two words or none
+    run finetune "$tmp/learnt" --task lm --data "$tmp/backwards.txt" --eval "$tmp/backwards.txt" --out "$tmp/ia3-lm" --max-steps 60 \
+        --batch-size 4 --threads 1 --quiet --json --overwrite --ia3 targets=all-linear $weights
+    check "ia3-learns${weights#--weights}" atleast "$loss" "$(awk -v l="$(field loss)" 'BEGIN { print l + 0.5 }')"
+done
+run generate "$tmp/ia3-lm" --threads 1 --prompt 'the cat' -n 12 --greedy
+check ia3-generates works '^the cat'
+run inspect gpt2:124m --mode train --seq 16 --ia3 default --json
+check ia3-inspect works "\"trained_parameters\":$((12 * (2304 + 3072)))"
+run inspect gpt2:124m --mode train --seq 16 --ia3 targets=c_attn,feedforward= --json
+check ia3-of-outputs works "\"trained_parameters\":$((12 * 2304))"
+
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
 run inspect gpt2:124m --mode train --seq 16 --lora r=16,alpha=32,targets=all-linear --json
 check inspect-counts works '"trained_parameters":2359296' # 12 layers of 16 (768 + 2304 + 2 * 768 + 2 * (768 + 3072))
@@ -196,6 +244,12 @@ wrong a-part-of-a-rank 2 'r=1.5' --lora r=1.5
 wrong a-word-alone 2 'all-linear' --lora all-linear
 wrong no-such-layer 1 'no linear layer' --lora targets=conv
 wrong a-bad-expression 1 'regular expression' --lora 'targets=(query'
+wrong ia3-has-no-rank 2 '"r" is none of default' --ia3 r=4
+wrong lora-has-no-default 2 '"default" is none of r=N' --lora default
+wrong ia3-without-targets 2 'targets' --ia3 targets=
+wrong ia3-with-others 1 'not among the targets' --ia3 targets=key,feedforward=value
+wrong ia3-of-embeddings 1 'is an embedding' --ia3 targets=word_embeddings
+wrong both-adapters 2 'two adapters' --ia3 default --lora r=4
 wrong frozen-layers-besides 1 'frozen' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
 check no-such-adapter fails 1 nowhere
