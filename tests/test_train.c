@@ -923,6 +923,61 @@ static void test_frozen_weights(void **state)
     assert_non_null(strstr(by_error_message(), "is a bias"));
 }
 
+/* A small classifier after one backward pass over so many rows of so many tokens. */
+static by_model *after_backward(by_dtype type, const char *freeze, int rows, int seq)
+{
+    by_model_shape shape = {.layers = 2, .heads = 2, .width = 16, .context = T, .vocab = V, .dropout = 0};
+    by_model_spec spec = {
+        .training = true, .seed = 3, .task = BY_TASK_CLASSIFY, .labels = 2, .freeze = freeze, .dtype = type};
+    by_model *m = by_model_new(device, "bert", &shape, &spec);
+    if (!m)
+        fail_msg("%s", by_error_message());
+    by_trainer *t = trainer_of(m, (by_trainer_spec){.optimizer = {.kind = BY_ADAMW}});
+    int32_t tokens[B * T], targets[B];
+    for (int i = 0; i < B * T; i++)
+        tokens[i] = i * 7 % V;
+    for (int i = 0; i < B; i++)
+        targets[i] = i % 2;
+    by_batch batch = by_batch_of(rows, seq, tokens);
+    by_batch_put_ids(&batch, "targets", rows, targets);
+    double loss;
+    if (by_trainer_backward(t, &batch, true, &loss) != BY_OK)
+        fail_msg("%s", by_error_message());
+    by_trainer_free(t);
+    return m;
+}
+
+/* Biases get the gradients that they have where weights learn too. */
+static void test_bias_gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        by_dtype type;
+        int rows, seq;
+        double apart;
+    } ways[] = {{BY_F64, B, T, 1e-12}, {BY_F32, B, T, 1e-5}, {BY_F32, 1, 1, 1e-5}, {BY_BF16, 1, 1, 1e-5}};
+    for (int k = 0; k < BY_COUNT(ways); k++) {
+        by_model *all = after_backward(ways[k].type, NULL, ways[k].rows, ways[k].seq),
+                 *some = after_backward(ways[k].type, "weights", ways[k].rows, ways[k].seq);
+        const by_params *p = by_model_params(some);
+        float x[V * 16], y[V * 16];
+        int biases = 0;
+        for (int i = 0; i < p->count; i++) {
+            if (p->list[i].offset < 0 || !strstr(p->list[i].name, "bias"))
+                continue;
+            biases++;
+            assert_int_equal(by_params_get(p, i, BY_SLOT_GRAD, x), BY_OK);
+            assert_int_equal(by_params_get(by_model_params(all), i, BY_SLOT_GRAD, y), BY_OK);
+            for (int64_t e = 0; e < p->list[i].count; e++)
+                assert_true(fabs((double)x[e] - (double)y[e]) <=
+                            ways[k].apart * BY_MAX(fabs((double)y[e]), 1e-2));
+        }
+        assert_int_equal(biases, 1 + 2 * (4 + 1 + 2 + 1) + 2); /* norms, products; pooler, head */
+        by_model_free(all);
+        by_model_free(some);
+    }
+}
+
 static by_model *open_as(const char *dir, by_dtype weights)
 {
     by_model *m = by_model_open(device, dir, &(by_model_spec){.weights = weights});
@@ -1045,6 +1100,7 @@ int main(void)
         cmocka_unit_test(test_bad_runs),
         cmocka_unit_test(test_frozen_bytes),
         cmocka_unit_test(test_frozen_weights),
+        cmocka_unit_test(test_bias_gradients),
         cmocka_unit_test(test_frozen_checkpoints),
         cmocka_unit_test(test_stored_weights),
         cmocka_unit_test(test_trains_on_blocks),

@@ -270,10 +270,12 @@ RULE(linear)
                       by_dtype_name(w->type));
         return;
     }
-    if (gr_wants_grad(w) || gr_wants_grad(b)) {
+    if (gr_wants_grad(w)) {
         gr_node *dw = gr_node_make(g, GR_OP_LINEAR_DW, (by_tensor *[]){x, dy, NULL, NULL}, 4, &a, sizeof a);
         din[1] = dw ? dw->out[0] : g->poison;
         din[2] = dw ? dw->out[1] : g->poison;
+    } else if (gr_wants_grad(b)) {
+        din[2] = unrepeat(g, dy, b);
     }
     if (gr_wants_grad(x))
         din[0] = gr_node_add(g, GR_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &a, sizeof a);

@@ -228,10 +228,10 @@ static by_status multiply(by_adapter *a, int param, const float *factors, int64_
 static by_status merge_vector(by_adapter *a, const model_target *t)
 {
     const gr_param_info *w = &a->model->params->list[t->weight];
-    const bool by_column = t->inputs != t->w_is_kn;
+    const bool along_rows = t->inputs != t->w_is_kn;
     const int64_t n = a->params->list[t->a].count;
     float *l = values_of(a->params, t->a);
-    by_status s = l ? multiply(a, t->weight, l, n, by_column ? 1 : w->dim[1]) : base_error_status();
+    by_status s = l ? multiply(a, t->weight, l, n, along_rows ? 1 : w->dim[1]) : base_error_status();
     if (s == BY_OK && !t->inputs && t->bias >= 0)
         s = multiply(a, t->bias, l, n, 1);
     base_free(l);

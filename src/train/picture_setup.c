@@ -271,7 +271,8 @@ by_status train_picture_load(void *self, const char *dir)
 static double usual_rate(const train_picture_run *r)
 {
     const int width = by_model_width(r->model);
-    return r->spec.init_from ? train_default_tuning_rate(width) * 3 : BY_MIN(1e-3, 0.384 / width);
+    return r->spec.init_from ? train_default_tuning_rate(width) * 3 * train_default_adapter_factor(r->model)
+                             : BY_MIN(1e-3, 0.384 / width);
 }
 
 static double usual_epochs(double epoch_steps, bool tunes)
