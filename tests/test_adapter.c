@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "banyan/adapter.h"
+#include "banyan/generate.h"
 #include "banyan/train.h"
 #include "base/json.h"
 #include "child.h"
@@ -23,9 +24,9 @@ enum { ROWS = 2, SEQ = 8 };
 static by_device *device;
 
 static const char *const cases[] = {
-    "tune-gpt2-lora",    "tune-gpt2-dora", "tune-llama-lora", "tune-llama-dora", "tune-llama-embed",
-    "tune-llama-rslora", "tune-bert-lora", "tune-bert-bias",  "tune-t5-lora",    "tune-gpt2-ia3",
-    "tune-bert-ia3",     "tune-t5-ia3",    "tune-llama-ia3"};
+    "tune-gpt2-lora",    "tune-gpt2-dora", "tune-llama-lora", "tune-llama-dora",  "tune-llama-embed",
+    "tune-llama-rslora", "tune-bert-lora", "tune-bert-bias",  "tune-t5-lora",     "tune-gpt2-ia3",
+    "tune-bert-ia3",     "tune-t5-ia3",    "tune-llama-ia3",  "tune-gpt2-prefix", "tune-llama-prefix"};
 
 /* The path of a recorded case of this repository or of those beside it, or of a file of it, good for the next 7 calls. */
 static const char *case_path(const char *name, const char *part)
@@ -121,8 +122,9 @@ static void stir(by_adapter *a)
 {
     by_params *p = by_adapter_params(a);
     for (int i = 0; i < by_params_count(p); i++) {
-        const bool vector = strstr(by_params_name(p, i), ".ia3_l");
-        if ((!strstr(by_params_name(p, i), "lora_") || by_params_rank(p, i) < 2) && !vector)
+        const bool vector = strstr(by_params_name(p, i), ".ia3_l"),
+                   matrix = strstr(by_params_name(p, i), "lora_") && by_params_rank(p, i) == 2;
+        if (!vector && !matrix && strcmp(by_params_name(p, i), "prompt_embeddings") != 0)
             continue;
         float *v = base_alloc(size_of(p, i) * sizeof *v);
         base_rng_fill_normal(v, size_of(p, i), 5, (uint64_t)i, 0, 0.2f);
@@ -323,8 +325,9 @@ static void test_ways(void **state)
         float *training = logits_of(m, &n);
         assert_true(apart(plain, training, n) < 2e-5);
         assert_true(apart(base, plain, n) > 1e-3);
-        expect(by_adapter_merge(a));
-        by_model_use(m, NULL);
+        if (!strstr(cases[i], "prefix"))
+            expect(by_adapter_merge(a));
+        by_model_use(m, strstr(cases[i], "prefix") ? a : NULL);
         float *merged = logits_of(m, &n);
         assert_true(apart(plain, merged, n) < 1e-4);
         base_free(base);
@@ -544,6 +547,209 @@ static void test_dropout(void **state)
     }
 }
 
+/* ---- prefixes --------------------------------------------------------------------------------- */
+
+enum { PREFIX = 5 };
+
+static by_model *with_prefix(const char *family)
+{
+    by_model *m = by_model_new(
+        device, family, &(by_model_shape){.layers = 2, .heads = 4, .width = 32, .vocab = 64, .context = 48},
+        &(by_model_spec){.seed = 3});
+    by_adapter *a = m ? by_adapter_new(m, &(by_adapter_spec){.prefix = PREFIX}, true) : NULL;
+    if (!a)
+        fail_msg("%s: %s", family, by_error_message());
+    stir(a);
+    return m;
+}
+
+/* The logits after these tokens, in one pass. */
+static void logits_after(by_model *m, const int32_t *ids, int count, float *out)
+{
+    by_batch b = by_batch_of(1, count, ids);
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
+    if (!p)
+        fail_msg("%s", by_error_message());
+    expect(by_pass_run(p, &b));
+    const int vocab = by_model_vocab(m);
+    float *all = base_alloc((size_t)(count * vocab) * sizeof *all);
+    expect(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), all));
+    memcpy(out, all + (size_t)((count - 1) * vocab), (size_t)vocab * sizeof *out);
+    base_free(all);
+    by_pass_free(p);
+}
+
+static void expect_logits(by_generator *g, int row, const int32_t *ids, int count)
+{
+    float want[64];
+    assert_int_equal(by_generator_length(g, row), count);
+    const float *have = by_generator_logits(g, row);
+    assert_non_null(have);
+    logits_after(by_generator_model(g), ids, count, want);
+    if (!(apart(want, have, 64) < 2e-5))
+        fail_msg("%s: logits of row %d are %g apart", by_model_family(by_generator_model(g)), row,
+                 apart(want, have, 64));
+}
+
+/* Rows of other lengths, in pieces, gone back, from the start again, and copied. */
+static void check_cached(by_model *m, const by_generator_spec *spec)
+{
+    by_generator *g = by_generator_new(m, spec);
+    if (!g)
+        fail_msg("%s", by_error_message());
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++)
+        ids[i] = 2 + (i * 7 + 3) % 60;
+    const int32_t *rows[] = {ids, ids + 9}, *later[] = {ids + 3, ids + 9 + 30}, *same[] = {ids, ids};
+    expect(by_generator_feed(g, rows, (int[]){3, spec->beams ? 0 : 30}));
+    expect(by_generator_feed(g, later, (int[]){20, spec->beams ? 0 : 1}));
+    expect_logits(g, 0, ids, 23);
+    if (spec->beams) {
+        expect(by_generator_reorder(g, (int32_t[]){0, 0}));
+        expect(by_generator_feed(g, (const int32_t *[]){ids + 23, ids + 23}, (int[]){1, 1}));
+    }
+    expect_logits(g, 1, spec->beams ? ids : ids + 9, spec->beams ? 24 : 31);
+    expect(by_generator_rewind(g, 0, 2));
+    expect(by_generator_feed(g, (const int32_t *[]){ids + 2, ids}, (int[]){4, 0}));
+    expect_logits(g, 0, ids, 6);
+    for (int b = 0; b < 2; b++)
+        expect(by_generator_rewind(g, b, 0));
+    expect(by_generator_feed(g, same, (int[]){7, 7}));
+    expect_logits(g, 0, ids, 7);
+    expect_logits(g, 1, ids, 7);
+    by_generator_free(g);
+}
+
+/* The loop without the host, from one token on and from none. */
+static void check_loop(by_model *m)
+{
+    by_generator *g = by_generator_new(m, &(by_generator_spec){.batch = 1, .capacity = 40});
+    int32_t ids[16] = {7}, out[8];
+    float logits[64];
+    expect(by_generator_greedy(g, ids, (bool[]){true}, 8, out));
+    for (int i = 0; i < 8; i++) {
+        logits_after(m, ids, i + 1, logits);
+        int best = 0;
+        for (int v = 1; v < 64; v++)
+            best = logits[v] > logits[best] ? v : best;
+        assert_int_equal(out[i], best);
+        ids[i + 1] = out[i];
+    }
+    by_generator_free(g);
+}
+
+/* Padding that is masked changes nothing, and the prefix is not masked with it. */
+static void check_padding(by_model *m)
+{
+    int32_t ids[12] = {4, 9, 33, 21, 8}, mask[12] = {1, 1, 1, 1, 1};
+    float want[64], have[12 * 64];
+    logits_after(m, ids, 5, want);
+    by_batch b = by_batch_of(1, 12, ids);
+    by_batch_put_tokens(&b, "mask", mask);
+    by_pass *p = by_pass_new(m, &b, &(by_pass_spec){0});
+    if (!p)
+        fail_msg("%s", by_error_message());
+    expect(by_pass_run(p, &b));
+    expect(by_pass_read(p, by_io_output(by_pass_io(p), "logits"), have));
+    assert_true(apart(want, have + (ptrdiff_t)4 * 64, 64) < 2e-5);
+    by_pass_free(p);
+}
+
+/* Blocks that are built once more for their gradients get the prefix again. */
+static void check_recomputed(by_model *m)
+{
+    const by_params *p = by_model_trained(m);
+    const size_t n = size_of(p, 0);
+    float *grads[2];
+    by_batch b = batch_of(m);
+    int32_t targets[ROWS * SEQ];
+    memcpy(targets, tokens, sizeof targets);
+    by_batch_put_ids(&b, "targets", ROWS * SEQ, targets);
+    for (int i = 0; i < 2; i++) {
+        double loss;
+        by_trainer *t = by_trainer_new(m, &(by_trainer_spec){.recompute = i});
+        if (!t)
+            fail_msg("%s", by_error_message());
+        expect(by_trainer_backward(t, &b, true, &loss));
+        grads[i] = base_alloc(n * sizeof **grads);
+        expect(by_params_get(p, 0, BY_SLOT_GRAD, grads[i]));
+        by_trainer_free(t);
+    }
+    double most = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = BY_MAX(most, fabs((double)grads[0][i] - (double)grads[1][i]));
+        size = BY_MAX(size, fabs((double)grads[0][i]));
+    }
+    if (!(size > 0 && most < 1e-5 * size))
+        fail_msg("gradients of up to %g are %g apart", size, most);
+    base_free(grads[0]);
+    base_free(grads[1]);
+}
+
+static void test_prefix(void **state)
+{
+    (void)state;
+    static const char *const families[] = {"gpt2", "llama", "gptj", "openai-gpt"};
+    for (int i = 0; i < BY_COUNT(families); i++) {
+        by_model *m = with_prefix(families[i]);
+        by_adapter *a = by_model_adapter(m);
+        assert_int_equal(by_model_context(m), 48 - PREFIX);
+        assert_int_equal(by_adapter_layers(a), 2);
+        float base[64], with[64];
+        size_t n;
+        logits_after(m, tokens, 6, with);
+        by_model_use(m, NULL);
+        logits_after(m, tokens, 6, base);
+        assert_true(apart(base, with, 64) > 1e-3);
+        by_model_use(m, a);
+        check_cached(m, &(by_generator_spec){.batch = 2, .capacity = 40});
+        check_cached(m, &(by_generator_spec){.batch = 2, .capacity = 40, .page = 16});
+        check_cached(m, &(by_generator_spec){.batch = 2, .capacity = 40, .beams = 2});
+        check_loop(m);
+        check_padding(m);
+        expect(by_adapter_save(a, in_root("prefix")));
+        float *x = logits_of(m, &n);
+        by_adapter_free(a);
+        a = by_adapter_open(m, in_root("prefix"), true);
+        if (!a)
+            fail_msg("%s", by_error_message());
+        float *y = logits_of(m, &n);
+        assert_memory_equal(x, y, n * sizeof *x);
+        const uint64_t bits = sum_of(by_model_params(m));
+        const int64_t kv = families[i][0] == 'l' ? by_params_shape(by_adapter_params(a), 0)[1] / 4 : 32;
+        assert_int_equal(by_params_trained(by_model_trained(m)), PREFIX * 2 * 2 * kv);
+        const double first = loss_after(m, 1, 0), last = loss_after(m, 300, 1e-1);
+        if (!(last < first - 0.3))
+            fail_msg("%s: the loss goes from %g to %g", families[i], first, last);
+        assert_true(sum_of(by_model_params(m)) == bits);
+        check_recomputed(m);
+        assert_int_equal(by_adapter_merge(a), BY_ERR_UNSUPPORTED);
+        base_free(x);
+        base_free(y);
+        by_model_free(m);
+    }
+}
+
+/* Decoders that write text, whose attention sees all that is before a token. */
+static void test_no_prefix(void **state)
+{
+    (void)state;
+    for (int i = 0; by_family_at(i); i++) {
+        const char *family = by_family_at(i);
+        by_model *m =
+            by_model_new(device, family, &(by_model_shape){.vocab = 64, .dropout = 0}, &(by_model_spec){0});
+        assert_non_null(m);
+        const bool takes = strcmp(family, "gpt2") == 0 || strcmp(family, "llama") == 0 ||
+                           strcmp(family, "gptj") == 0 || strcmp(family, "openai-gpt") == 0;
+        by_adapter *a = by_adapter_new(m, &(by_adapter_spec){.prefix = 2}, false);
+        if ((a != NULL) != takes)
+            fail_msg("%s: %s", family, a ? "takes a prefix" : by_error_message());
+        if (!a)
+            assert_non_null(strstr(by_error_message(), "prefix"));
+        by_model_free(m);
+    }
+}
+
 /* ---- refusals --------------------------------------------------------------------------------- */
 
 static void refuse(by_model *m, const char *config, const char *why)
@@ -572,6 +778,12 @@ static void test_refusals(void **state)
            "layers_to_transform");
     refuse(m, "{\"peft_type\": \"IA3\", \"target_modules\": [\"wte\"], \"feedforward_modules\": []}",
            "is an embedding");
+    refuse(m, "{\"peft_type\": \"PROMPT_TUNING\"}", "PROMPT_TUNING");
+    refuse(m, "{\"peft_type\": \"PREFIX_TUNING\"}", "num_virtual_tokens");
+    refuse(m, "{\"peft_type\": \"PREFIX_TUNING\", \"num_virtual_tokens\": -1}", "num_virtual_tokens");
+    refuse(m, "{\"peft_type\": \"PREFIX_TUNING\", \"num_virtual_tokens\": 4000}", "leaves none");
+    refuse(m, "{\"peft_type\": \"PREFIX_TUNING\", \"num_virtual_tokens\": 3, \"modules_to_save\": [\"wte\"]}",
+           "modules_to_save");
     refuse(m, "[]", "not an object");
     refuse(m, "{\"peft_type\": \"LORA\"}", "target_modules");
     refuse(m, "{\"peft_type\": \"LORA\", \"target_modules\": [\"nothing\"]}", "no linear layer");
@@ -886,6 +1098,8 @@ int main(void)
         cmocka_unit_test(test_usual_vectors),
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_described_vectors),
+        cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_no_prefix),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

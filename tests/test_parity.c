@@ -113,9 +113,18 @@ static void expect_equal(const char *name, by_dtype dtype)
 static void test_own_cases(void **state)
 {
     (void)state;
-    static const char *const cases[] = {
-        "gpt2",          "bert",          "t5",          "tune-deit",     "tune-vit-old", "tune-caption",
-        "tune-gpt2-ia3", "tune-bert-ia3", "tune-t5-ia3", "tune-llama-ia3"};
+    static const char *const cases[] = {"gpt2",
+                                        "bert",
+                                        "t5",
+                                        "tune-deit",
+                                        "tune-vit-old",
+                                        "tune-caption",
+                                        "tune-gpt2-ia3",
+                                        "tune-bert-ia3",
+                                        "tune-t5-ia3",
+                                        "tune-gpt2-prefix",
+                                        "tune-llama-prefix",
+                                        "tune-llama-ia3"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

@@ -5,8 +5,9 @@ Needs torch, transformers and peft; banyan does not. Two directions:
 
   read   PEFT makes an adapter with random values; outputs, gradients and merged weights are recorded as a case of
          `banyan verify` (kind "tune").
-  write  `banyan finetune --lora` or `--ia3` trains an adapter; PEFT opens it. Its logits must equal those that transformers
-         computes with the model that `banyan convert --merge` writes.
+  write  `banyan finetune --lora`, `--ia3` or `--prefix-tuning` trains an adapter; PEFT opens it. Its logits must equal those
+         that transformers computes with the model that `banyan convert --merge` writes; with a prefix, which cannot be
+         merged, the perplexity must be that of `banyan eval`.
 
     tools/compare_peft.py build/banyan [NAME...]
 """
@@ -22,7 +23,7 @@ import zlib
 
 import torch
 import transformers as t
-from peft import IA3Config, LoraConfig, PeftModel, TaskType, get_peft_model
+from peft import IA3Config, LoraConfig, PeftModel, PrefixTuningConfig, TaskType, get_peft_model
 from peft.utils.save_and_load import get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
@@ -173,6 +174,16 @@ def outputs(result, prefix):
     return {prefix + k: result[k] for k in kinds if k in result}
 
 
+# The same for prefixes.
+PREFIX = {
+    "prefix-gpt2": (t.GPT2LMHeadModel, GPT2, dict(num_virtual_tokens=5)),
+    "prefix-llama": (t.LlamaForCausalLM, LLAMA, dict(num_virtual_tokens=4)),
+    "prefix-gptj": (t.GPTJForCausalLM, t.GPTJConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32,
+                                                    rotary_dim=4), dict(num_virtual_tokens=6)),
+    "prefix-gpt2-projection": (t.GPT2LMHeadModel, GPT2, dict(num_virtual_tokens=3, prefix_projection=True,
+                                                             encoder_hidden_size=8)),
+}
+
 # Merging would change a table that the head is tied to; PEFT cannot put a head of several layers back.
 UNMERGED = ("ia3-llama-head", "ia3-roberta-classify")
 
@@ -180,7 +191,17 @@ UNMERGED = ("ia3-llama-head", "ia3-roberta-classify")
 def adapted(name, model):
     if name in READ:
         return get_peft_model(model, LoraConfig(r=3, lora_alpha=5, **READ[name][2])).eval()
+    if name in PREFIX:
+        return get_peft_model(model, PrefixTuningConfig(task_type=TaskType.CAUSAL_LM, **PREFIX[name][2])).eval()
     return get_peft_model(model, IA3Config(**IA3[name][2])).eval()
+
+
+# Under the names of the adapter's file. A projection is not in the file, but what it makes.
+def gradients(name, peft):
+    grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in peft.named_parameters()}
+    if name not in PREFIX:
+        return get_peft_model_state_dict(peft, state_dict=grads, save_embedding_layers=False)
+    return {} if "projection" in name else {"prompt_embeddings": grads["prompt_encoder.default.embedding.weight"]}
 
 
 # Weights and biases of the body that differ once the adapter is merged, under their names in the file.
@@ -194,7 +215,7 @@ def merged_weights(peft, out):
 
 
 def record(name, out):
-    cls, config, _ = READ.get(name) or IA3[name]
+    cls, config, _ = (READ | IA3 | PREFIX)[name]
     torch.manual_seed(3)
     model = cls(config).eval()
     with torch.no_grad():
@@ -214,8 +235,7 @@ def record(name, out):
     tensors.update(outputs(result, "output."))
     if "loss" in result:
         result.loss.backward()
-    grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in peft.named_parameters()}
-    for k, g in get_peft_model_state_dict(peft, state_dict=grads, save_embedding_layers=False).items():
+    for k, g in gradients(name, peft).items():
         if "loss" in result and not any(part in k for part in UNUSED):
             tensors["grad." + k] = g
     peft.save_pretrained(os.path.join(out, "adapter"))
@@ -227,7 +247,7 @@ def record(name, out):
               os.path.join(out, "reference.safetensors"))
 
 
-# name: family, kind of data, what --lora says, or --ia3 after "ia3:", class
+# name: family, kind of data, what --lora says, or --ia3 after "ia3:", or --prefix-tuning after "prefix:", class
 WRITE = {
     "gpt2": ("gpt2", "lm", "r=4,alpha=8,targets=all-linear", t.AutoModelForCausalLM),
     "gpt2-dora": ("gpt2", "lm", "r=4,targets=c_attn,wpe,dora,rslora", t.AutoModelForCausalLM),
@@ -255,6 +275,8 @@ WRITE = {
                                t.ViTForImageClassification),
     "ia3-vit-captions": ("vision-encoder-decoder", "caption", "ia3:targets=all-linear,feedforward=c_proj",
                          t.VisionEncoderDecoderModel),
+    "prefix-gpt2": ("gpt2", "lm", "prefix:5", t.AutoModelForCausalLM),
+    "prefix-llama": ("llama", "lm", "prefix:3", t.AutoModelForCausalLM),
     "vit-captions-names-of-files": ("vision-encoder-decoder", "caption", "r=4,targets=query,c_attn,save=layernorm",
                                     t.VisionEncoderDecoderModel),
 }
@@ -322,9 +344,31 @@ def logits_of(model, inputs):
     return result.logits_per_image if "logits_per_image" in result else result.logits
 
 
+# The mean loss of a text, and what is written after its beginning.
+def text_apart(banyan, model, run, out):
+    text = "the cat sat . a dog ran . who"
+    with open(out + "/short.txt", "w") as f:
+        f.write(text)
+    said = subprocess.run([banyan, "eval", run, "--data", out + "/short.txt", "--threads", "1", "--json"],
+                          check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    written = subprocess.run([banyan, "generate", run, "--prompt", "the cat", "-n", "9", "--greedy", "--threads", "1"],
+                             check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    tokenizer = t.AutoTokenizer.from_pretrained(run)
+    ids, begin = (tokenizer(part, return_tensors="pt").input_ids for part in (text, "the cat"))
+    with torch.no_grad():
+        loss = model(input_ids=ids, labels=ids).loss.item()
+        with model.disable_adapter():
+            plain = model(input_ids=ids, labels=ids).loss.item()
+    full = model.generate(input_ids=begin, attention_mask=torch.ones_like(begin), do_sample=False, max_new_tokens=9,
+                          pad_token_id=0)
+    same = tokenizer.decode(full[0]).strip() == written.stdout.decode().strip()
+    return abs(json.loads(said.stdout)["loss"] - loss) if same and abs(loss - plain) > 1e-4 else float("nan")
+
+
 def write(banyan, name, out):
     family, kind, words, cls = WRITE[name]
-    adapter = ["--ia3", words[4:]] if words.startswith("ia3:") else ["--lora", words]
+    option, _, value = words.rpartition(":") if words.startswith(("ia3:", "prefix:")) else ("lora", "", words)
+    adapter = ["--prefix-tuning" if option == "prefix" else "--" + option, value]
     family, _, preset = family.partition(":")
     write_data(out)
     options, tune = KINDS[kind]
@@ -336,6 +380,8 @@ def write(banyan, name, out):
                     "--learning-rate", "1e-2", "--quiet", "--threads", "1", "--out", run], cwd=out, **QUIET)
     head = dict(num_labels=2) if kind == "classify" else {}
     model = PeftModel.from_pretrained(cls.from_pretrained(base, **head), run).eval()
+    if option == "prefix":
+        return text_apart(banyan, model, run, out)
     inputs = inputs_of(model, kind)
     here = logits_of(model, inputs)
     subprocess.run([banyan, "convert", run, merged], **QUIET)
@@ -348,7 +394,7 @@ def write(banyan, name, out):
 def main():
     banyan, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     failed = 0
-    for name in READ | IA3:
+    for name in READ | IA3 | PREFIX:
         if names and name not in names:
             continue
         with tempfile.TemporaryDirectory() as out:

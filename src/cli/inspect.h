@@ -7,7 +7,7 @@
 #include "base/base.h"
 
 typedef struct inspect_options {
-    const char *graph, *mode, *freeze, *task, *weights, *lora, *ia3;
+    const char *graph, *mode, *freeze, *task, *weights, *lora, *ia3, *prefix_tuning;
     int batch, seq;
     by_dtype dtype;
     bool params, recompute, json;

@@ -1,6 +1,8 @@
 /* lora.c - see lora.h. */
 #include "cli/lora.h"
 
+#include <stdlib.h>
+
 static const char *option_of(const by_adapter_spec *s)
 {
     return s->ia3 ? "--ia3" : "--lora";
@@ -103,11 +105,25 @@ static by_status read_parts(cli_lora *out)
     return BY_OK;
 }
 
-by_status cli_lora_parse(const char *lora, const char *ia3, cli_lora *out)
+static by_status read_prefix(const char *text, by_adapter_spec *s)
 {
-    *out = (cli_lora){.words = lora ? lora : ia3, .spec.ia3 = ia3 != NULL};
-    if (lora && ia3)
-        return base_fail(BY_ERR_ARGUMENT, "--lora and --ia3 are two adapters: train one at a time");
+    char *end;
+    const long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 1 || n > 1 << 12)
+        return base_fail(BY_ERR_ARGUMENT, "--prefix-tuning %s: not a number of positions from 1 to %d", text,
+                         1 << 12);
+    s->prefix = (int)n;
+    return BY_OK;
+}
+
+by_status cli_lora_parse(const char *lora, const char *ia3, const char *prefix, cli_lora *out)
+{
+    *out = (cli_lora){.words = lora ? lora : ia3 ? ia3 : prefix, .spec.ia3 = ia3 != NULL};
+    if ((lora != NULL) + (ia3 != NULL) + (prefix != NULL) > 1)
+        return base_fail(BY_ERR_ARGUMENT, "--%s and --%s are two adapters: train one at a time",
+                         lora ? "lora" : "ia3", prefix ? "prefix-tuning" : "ia3");
+    if (prefix)
+        return read_prefix(prefix, &out->spec);
     if (!out->words)
         return BY_OK;
     out->text = base_strdup(out->words);

@@ -1,4 +1,4 @@
-/* lora.h - the options --lora and --ia3: an adapter in one word. */
+/* lora.h - the options --lora, --ia3 and --prefix-tuning: an adapter in one word. */
 #ifndef BY_CLI_LORA_H
 #define BY_CLI_LORA_H
 
@@ -21,15 +21,22 @@
                                       "feedforward=NAMES (targets whose inputs are scaled), save=MODULES"  \
     }
 
+#define CLI_PREFIX_ROW(type, member)                                                               \
+    {                                                                                              \
+        CLI_AT(type, member),                                                                      \
+            .name = "prefix-tuning", .value = "N",                                                 \
+            .help = "train keys and values of N positions that stand before every text (decoders)" \
+    }
+
 typedef struct cli_lora {
     by_adapter_spec spec;
     char *text;        /* what the lists of the spec are parts of */
     const char *words; /* the option as given; NULL: no adapter */
 } cli_lora;
 
-/* Of the two options, one is NULL or both are. "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch
+/* At most one of the options is not NULL. "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch
  * continues the list before it. The message of an error is for the user. cli_lora_free in every case. */
-by_status cli_lora_parse(const char *lora, const char *ia3, cli_lora *out);
+by_status cli_lora_parse(const char *lora, const char *ia3, const char *prefix, cli_lora *out);
 void cli_lora_free(cli_lora *l);
 
 #endif

@@ -16,7 +16,7 @@ typedef struct align_options {
     by_align_spec run;
     cli_learning l;
     cli_policy_options p;
-    const char *method, *loss, *lora, *ia3, *weights;
+    const char *method, *loss, *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
     int show;
     const bool *filled; /* by row: the value is that of the run that goes on */
@@ -46,8 +46,7 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.unpaired), .name = "unpaired",
      .help = "kto: the unpaired loss of APO-zero, without the divergence"},
     {CLI_AT(align_options, run.reference), .name = "reference", .value = "DIR",
-     .help =
-         "reference model (default: MODEL as it is at the start; with --lora or --ia3, without the adapter)"},
+     .help = "reference model (default: MODEL as it is at the start; with an adapter, without it)"},
     {CLI_AT(align_options, run.no_cache), .name = "no-cache",
      .help = "run the reference in every step instead of once before the first"},
     CLI_POLICY_ROWS(align_options, run.policy, p)
@@ -85,7 +84,7 @@ static const cli_option options[] = {
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(align_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "peak learning rate (default: sft, reward: 3e-5, others: 1e-6; below width 768 more; ten times "
-             "that with --lora, a hundred times with --ia3)"},
+             "that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
     {CLI_AT(align_options, run.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -100,6 +99,7 @@ static const cli_option options[] = {
              "head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(align_options, lora),
     CLI_IA3_ROW(align_options, ia3),
+    CLI_PREFIX_ROW(align_options, prefix_tuning),
     CLI_ADAM_ROWS(align_options, run, "0.999"),
     CLI_CLIP_ROW(align_options, run),
     {CLI_AT(align_options, run.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
@@ -140,7 +140,7 @@ static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *sc
     s->optimizer.beta1 = cli_or_none(s->optimizer.beta1);
     s->optimizer.beta2 = cli_or_none(s->optimizer.beta2);
     s->optimizer.eps = cli_or_none(s->optimizer.eps);
-    if (cli_lora_parse(o->lora, o->ia3, &o->adapter) != BY_OK) {
+    if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK) {
         cli_usage_fail("%s", by_error_message());
         return false;
     }

@@ -23,7 +23,7 @@ typedef struct finetune_options {
     cli_task_options t;
     cli_pictures p;
     cli_list prefixes;
-    const char *lora, *ia3, *weights;
+    const char *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
 } finetune_options;
 
@@ -75,7 +75,7 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help =
          "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten times "
-         "that with --lora, a hundred times with --ia3)"},
+         "that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -92,6 +92,7 @@ static const cli_option options[] = {
              "head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(finetune_options, lora),
     CLI_IA3_ROW(finetune_options, ia3),
+    CLI_PREFIX_ROW(finetune_options, prefix_tuning),
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
@@ -237,7 +238,7 @@ static int start(finetune_options *o, const cli_args *args, const char *dir)
     by_finetune_result result;
     if (!o->t.task)
         o->t.task = usual_task(dir);
-    if (cli_lora_parse(o->lora, o->ia3, &o->adapter) != BY_OK)
+    if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK)
         return cli_usage_fail("%s", by_error_message());
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
@@ -299,7 +300,8 @@ const cli_verb cli_finetune = {
         "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a "
         "folder of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens "
         "like a model. With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains "
-        "factors of the outputs of keys and values and of the inputs of the second feed-forward layer.",
+        "factors of the outputs of keys and values and of the inputs of the second feed-forward layer; "
+        "--prefix-tuning trains keys and values that stand before every text.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

@@ -26,6 +26,7 @@ static const cli_option options[] = {
      .help = "training leaves these as they are: they need no gradients and no optimiser state"},
     CLI_LORA_ROW(inspect_options, lora),
     CLI_IA3_ROW(inspect_options, ia3),
+    CLI_PREFIX_ROW(inspect_options, prefix_tuning),
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
      .help = "with a new head for this task, of two labels, as `finetune` would begin"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",

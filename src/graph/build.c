@@ -328,13 +328,14 @@ by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shap
         return by_graph_fail(g, "parameter %s has no %s", name ? name : "?", name ? "shape" : "name");
     char *full = base_arena_sprintf(g->arena, "%s%s", g->scope, name);
     by_tensor *t = full ? gr_param_leaf(g, g->params, full, rank, shape, init) : gr_poison(g);
-    by_tensor *other = g->hook && !gr_is_bad(g) ? g->hook->param(g->hook->user, g, t) : NULL;
+    by_tensor *other =
+        g->hook && g->hook->param && !gr_is_bad(g) ? g->hook->param(g->hook->user, g, t) : NULL;
     return other ? other : t;
 }
 
 by_tensor *gr_tied_weights(by_graph *g, const char *name, by_tensor *table)
 {
-    if (gr_is_bad(g) || !g->hook)
+    if (gr_is_bad(g) || !g->hook || !g->hook->tied)
         return table;
     char *full = base_arena_sprintf(g->arena, "%s%s", g->scope, name);
     by_tensor *other = full ? g->hook->tied(g->hook->user, g, full, table) : gr_poison(g);

@@ -85,7 +85,7 @@ by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids)
 by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
     const gr_hook *h = !gr_is_bad(g) && table ? g->hook : NULL;
-    by_tensor *y = h ? h->gather(h->user, g, table, ids, padding) : NULL;
+    by_tensor *y = h && h->gather ? h->gather(h->user, g, table, ids, padding) : NULL;
     return y ? y : gr_gather_plain(g, table, ids, padding);
 }
 
@@ -98,7 +98,7 @@ by_tensor *gr_gather_plain(by_graph *g, by_tensor *table, by_tensor *ids, int pa
 by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec)
 {
     const gr_hook *h = !gr_is_bad(g) && x && w ? g->hook : NULL;
-    by_tensor *y = h ? h->linear(h->user, g, x, w, b, spec) : NULL;
+    by_tensor *y = h && h->linear ? h->linear(h->user, g, x, w, b, spec) : NULL;
     return y ? y : gr_linear_plain(g, x, w, b, spec);
 }
 

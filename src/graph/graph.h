@@ -446,7 +446,7 @@ const char *gr_tensor_label(const by_tensor *t); /* name or "op#index", never NU
 /* ---- building (build.c) ---------------------------------------------------------------------- */
 
 /* What stands in the place of a parameter, a product or a look-up while a graph is built: adapters join every layer of every family
- * here. A result of NULL changes nothing. `user` outlives by_compile(), which builds some blocks once more. */
+ * here. A result or a member of NULL changes nothing. `user` outlives by_compile(), which builds some blocks once more. */
 typedef struct gr_hook {
     by_tensor *(*param)(void *user, by_graph *g, by_tensor *param);
     by_tensor *(*linear)(void *user, by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
@@ -454,6 +454,10 @@ typedef struct gr_hook {
     by_tensor *(*gather)(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding);
     /* The weights, called `name` in full, of a head that is tied to a table. */
     by_tensor *(*tied)(void *user, by_graph *g, const char *name, by_tensor *table);
+    /* The keys and values (B, T, C) that a layer's attention to its own text has. past (B): the positions that the cache holds before
+     * them; NULL: there is no cache, and others may be put before them. */
+    void (*extend)(void *user, by_graph *g, int layer, by_tensor *past, const by_attention_spec *spec,
+                   by_tensor **k, by_tensor **v);
     void *user;
 } gr_hook;
 

@@ -2,7 +2,7 @@
  * fed to it, and what it knows (see banyan/generate.h). */
 #include "infer/generator.h"
 
-#include "model/model.h"
+#include "model/adapter.h"
 
 static by_status check_pages(const by_generator_spec *spec)
 {
@@ -70,12 +70,11 @@ static by_status make_ring(by_generator *g, int room)
  * with them, page 0 is everybody's, for padding. */
 static by_status make_store(by_generator *g, int page, int pages, bool endless)
 {
-    const int room = g->capacity + gen_widths[g->n_widths - 1];
+    const int held = g->capacity + g->prefix, room = held + gen_widths[g->n_widths - 1];
     g->ring = endless && !page ? ring_of(g, room) : 0;
     if (g->ring)
         return make_ring(g, room);
-    const int64_t per_row = page ? (g->capacity + page - 1) / page : 1,
-                  all = pages ? pages : g->batch * per_row;
+    const int64_t per_row = page ? (held + page - 1) / page : 1, all = pages ? pages : g->batch * per_row;
     g->columns = page ? BY_MAX((room + page - 1) / page, 2) : 1; /* 1 would mean a page for good */
     if (all >= INT32_MAX)
         return base_fail(BY_ERR_ARGUMENT, "%lld pages are too many", (long long)all);
@@ -117,6 +116,7 @@ static by_status set_up(by_generator *g, const by_generator_spec *spec)
     g->vocab = by_model_vocab(g->model);
     g->batch = BY_MAX(spec->batch, 1);
     g->beams = BY_MAX(spec->beams, 1);
+    g->prefix = model_adapter_prefix(g->adapter);
     g->capacity = spec->capacity ? spec->capacity : by_model_context(g->model);
     g->n_widths = 1;
     while (g->n_widths < GEN_WIDTHS && gen_widths[g->n_widths - 1] < g->capacity)

@@ -108,6 +108,7 @@ struct by_generator {
     by_model *model;
     by_adapter *adapter; /* that the model used when the generator was made; NULL: none */
     int batch, beams, capacity, vocab;
+    int prefix;      /* positions that the adapter puts before every text; rows do not count them */
     int n_widths;    /* of gen_widths, those of use with this capacity */
     nn_store *store; /* the memory of keys and values, */
     int32_t *table;  /* (batch, columns) and the pages of every row in it */
@@ -142,6 +143,8 @@ by_status gen_write_view(by_generator *g, gen_pass *p); /* these inputs, for the
 /* Memory for the cache up to position past + more[b] of every row; `more` NULL: gives back what is not
  * needed. BY_ERR_MEMORY: there are not enough pages, and none was taken. */
 by_status gen_reserve(by_generator *g, const int *more);
+/* What the adapter puts before the text of rows that are empty and get tokens: counts of them, or `active`, the other NULL. */
+by_status gen_feed_prefix(by_generator *g, const int *counts, const bool *active);
 by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts);
 /* The highest place of a token: that of the context, where a table of positions ends. */
 int gen_last_place(const by_generator *g);

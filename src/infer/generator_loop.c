@@ -54,7 +54,7 @@ static by_status compile_loop(by_generator *g, gen_pass *p)
     gen_build(g, graph, &io);
     by_advance(graph, next_token(g, graph, p, by_io_output(&io, "logits")), tokens, positions, past,
                by_state(graph, "log", BY_I32, 1, log, l->log),
-               by_model_first_position(g->model) + gen_last_place(g));
+               by_model_first_position(g->model) + g->prefix + gen_last_place(g));
     p->program = by_compile(graph, &(by_compile_spec){0});
     return p->program ? BY_OK : base_error_status();
 }
@@ -123,12 +123,12 @@ static by_status run_loop(by_generator *g, gen_pass *p, const int32_t *tokens, c
 {
     const gen_loop *l = &g->loop;
     const size_t bytes = (size_t)p->rows * sizeof(int32_t);
-    const int32_t none = 0, first = by_model_first_position(g->model), last = gen_last_place(g);
+    const int32_t none = 0, first = by_model_first_position(g->model) + g->prefix, last = gen_last_place(g);
     for (int i = 0; i < p->rows; i++) {
         const int b = g->in.rows[i];
         g->in.tokens[i] = active[b] ? tokens[b] : 0;
         g->in.valid[i] = active[b];
-        g->in.past[i] = g->rows[b].past;
+        g->in.past[i] = g->rows[b].past + g->prefix;
         g->in.positions[i] = first + BY_MIN(g->rows[b].past, last);
     }
     BY_TRY(by_memory_write(l->tokens, 0, g->in.tokens, bytes));
@@ -146,13 +146,16 @@ static by_status run_steps(by_generator *g, const int32_t *tokens, const bool *a
                            const by_draw_spec *draws, int steps, int32_t *out)
 {
     gen_pass *p;
+    for (int b = 0; b < g->batch; b++)
+        g->in.pick[b] = active[b] ? steps : 0;
+    BY_TRY(gen_reserve(g, g->in.pick));
+    if (g->prefix)
+        BY_TRY(gen_feed_prefix(g, NULL, active));
     memset(g->in.acts, 0, sizeof *g->in.acts * (size_t)(g->batch / g->beams));
     for (int b = 0; b < g->batch; b++) {
-        g->in.pick[b] = active[b] ? steps : 0;
         g->in.acts[b / g->beams] |= active[b];
         g->rows[b].known = false;
     }
-    BY_TRY(gen_reserve(g, g->in.pick));
     BY_TRY(choose_loop(g, draws ? GEN_DRAWN : GEN_GREEDY, &p));
     if (draws)
         BY_TRY(write_draws(g, p, draws));

@@ -48,8 +48,10 @@ gen_pass *gen_find_pass(by_generator *g, int rows, int width, bool reorders)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static int pages_for(const by_generator *g, int positions)
+/* For what a row holds and so many tokens more. An empty row holds no prefix. */
+static int pages_for(const by_generator *g, const gen_row *r, int more)
 {
+    const int positions = r->past || more ? r->past + more + g->prefix : 0;
     return (positions + (int)g->store->page - 1) / (int)g->store->page;
 }
 
@@ -59,16 +61,16 @@ by_status gen_reserve(by_generator *g, const int *more)
     if (g->columns == 1 || g->ring)
         return BY_OK;
     for (int b = 0; more && b < g->batch; b++)
-        wanted += BY_MAX(pages_for(g, g->rows[b].past + more[b]) - g->rows[b].pages, 0);
+        wanted += BY_MAX(pages_for(g, &g->rows[b], more[b]) - g->rows[b].pages, 0);
     if (wanted > g->store->n_free)
         return base_fail(BY_ERR_MEMORY, "the cache has %d free pages of %d positions; %d are needed",
                          g->store->n_free, (int)g->store->page, wanted);
     for (int b = 0; b < g->batch; b++) {
         gen_row *r = &g->rows[b];
         int32_t *pages = g->table + (ptrdiff_t)b * g->columns;
-        for (const int need = more ? pages_for(g, r->past + more[b]) : 0; r->pages < need;)
+        for (const int need = more ? pages_for(g, r, more[b]) : 0; r->pages < need;)
             pages[r->pages++] = nn_page_take(g->store);
-        for (const int need = pages_for(g, r->past); !more && r->pages > need;) {
+        for (const int need = pages_for(g, r, 0); !more && r->pages > need;) {
             nn_page_give(g->store, pages[--r->pages]);
             pages[r->pages] = 0;
         }
@@ -233,7 +235,7 @@ int gen_last_place(const by_generator *g)
 /* The next tokens of every row, padded with the last position. */
 static void fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *tokens)
 {
-    const int first = by_model_first_position(g->model), last = gen_last_place(g);
+    const int first = by_model_first_position(g->model) + g->prefix, last = gen_last_place(g);
     gen_input *in = &g->in;
     for (int i = 0; i < p->rows; i++) {
         const int b = in->rows[i];
@@ -244,7 +246,7 @@ static void fill_pass(by_generator *g, const gen_pass *p, const int32_t *const *
             in->positions[i * p->width + t] =
                 first + BY_MIN(r->past + BY_MIN(t, BY_MAX(r->take - 1, 0)), last);
         }
-        in->past[i] = r->past;
+        in->past[i] = r->past + g->prefix;
         in->pick[i] = i * p->width + BY_MAX(r->take - 1, 0);
         in->from[i] = i - b % g->beams + r->from % g->beams;
     }
@@ -377,11 +379,50 @@ static by_status feed_rows(by_generator *g, const int32_t *const *tokens, const 
     }
 }
 
+/* Rows that get a prefix stand that far before their first position meanwhile. */
+static by_status feed_prefix(by_generator *g, const int32_t *zeros, const int32_t **tokens, const int *counts)
+{
+    const gen_watch watch = g->watch;
+    for (int b = 0; b < g->batch; b++) {
+        tokens[b] = zeros;
+        g->rows[b].fed = 0;
+        g->rows[b].past -= counts[b];
+    }
+    g->watch.fed = NULL;
+    by_status s = feed_rows(g, tokens, counts);
+    g->watch = watch;
+    for (int b = 0; b < g->batch; b++)
+        g->rows[b].past = BY_MAX(g->rows[b].past, 0);
+    return s;
+}
+
+by_status gen_feed_prefix(by_generator *g, const int *counts, const bool *active)
+{
+    bool any = false;
+    int *takes = g->prefix ? base_alloc_zero((size_t)g->batch, sizeof *takes) : NULL;
+    int32_t *zeros = base_alloc_zero((size_t)g->prefix + 1, sizeof *zeros);
+    const int32_t **tokens = base_alloc_zero((size_t)g->batch, sizeof *tokens);
+    by_status s = (takes || !g->prefix) && zeros && tokens ? BY_OK : BY_ERR_MEMORY;
+    for (int b = 0; takes && b < g->batch; b++) {
+        const bool begins = g->rows[b].past == 0 && (counts ? counts[b] > 0 : active[b]);
+        takes[b] = begins ? g->prefix : 0;
+        any |= begins;
+    }
+    if (any && s == BY_OK)
+        s = feed_prefix(g, zeros, tokens, takes);
+    base_free(takes);
+    base_free(zeros);
+    base_free(tokens);
+    return s;
+}
+
 by_status gen_feed(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
     if (g->whole)
         return gen_feed_whole(g, tokens, counts);
     BY_TRY(gen_reserve(g, counts));
+    if (g->prefix)
+        BY_TRY(gen_feed_prefix(g, counts, NULL));
     for (int b = 0; b < g->batch; b++)
         g->rows[b].fed = 0;
     const bool alike = gen_find_alike(g, tokens, counts);

@@ -85,7 +85,7 @@ by_status gen_take_over(by_generator *g)
         BY_TRY(compile(g));
     for (int b = 0; b < g->batch; b++) {
         g->in.from[b] = g->rows[b].leader;
-        g->in.past[b] = g->rows[g->rows[b].leader].past;
+        g->in.past[b] = g->rows[g->rows[b].leader].past + g->prefix;
     }
     BY_TRY(by_write(g->share.program, g->share.from, g->in.from, bytes));
     BY_TRY(by_write(g->share.program, g->share.past, g->in.past, bytes));

@@ -156,10 +156,10 @@ int by_generator_room(const by_generator *g)
     int rows = 0;
     if (!g)
         return 0;
-    if (g->columns > 1 && !g->ring)
-        return g->store->n_free * (int)g->store->page;
     for (int b = 0; b < g->batch; b++)
         rows += !find(g, b);
+    if (g->columns > 1 && !g->ring)
+        return BY_MAX(g->store->n_free * (int)g->store->page - rows * g->prefix, 0);
     return rows * g->capacity;
 }
 

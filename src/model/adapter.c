@@ -16,6 +16,8 @@ static by_status find_layers(by_adapter *a)
     by_status s = model_declare(m);
     a->declaring = false;
     m->adapter = before;
+    if (s == BY_OK && a->config.prefix && a->n_targets != by_model_layers(m))
+        s = base_fail(BY_ERR_UNSUPPORTED, "adapter: the attention of %s takes no prefix", m->arch->title);
     if (s == BY_OK && a->n_targets == 0)
         s = base_fail(BY_ERR_ARGUMENT,
                       "adapter: no linear layer or embedding of %s%s has one of the target names",
@@ -37,6 +39,7 @@ static by_status freeze_body(by_model *m)
 static by_status prepare(by_adapter *a, const char *dir)
 {
     BY_TRY(model_adapter_configure(a));
+    a->hook = a->config.prefix ? model_prefix_hook(a) : model_adapter_hook(a);
     if (a->training)
         BY_TRY(freeze_body(a->model));
     const bool all = model_adapter_takes_all(a);
@@ -60,7 +63,6 @@ static by_adapter *make(by_model *m, cJSON *json, const char *dir, bool training
     a->model = m;
     a->json = json;
     a->training = training;
-    a->hook = model_adapter_hook(a);
     a->next = m->adapters;
     m->adapters = a;
     if (prepare(a, dir) == BY_OK)

@@ -9,10 +9,11 @@
 #include "model/model.h"
 
 #define MODEL_ADAPTER_PREFIX "base_model.model."
+#define MODEL_ADAPTER_PROMPT "prompt_embeddings"
 
 /* adapter_config.json, taken apart. The lists are members of the tree. */
 typedef struct model_adapter_config {
-    int64_t rank;
+    int64_t rank, prefix; /* prefix: positions of prefix tuning; 0: another method */
     double alpha, dropout;
     bool ia3, rslora, dora;
     enum { MODEL_BIAS_NONE, MODEL_BIAS_ADAPTED, MODEL_BIAS_ALL } bias;
@@ -23,7 +24,8 @@ typedef struct model_adapter_config {
     const cJSON *rank_pattern, *alpha_pattern; /* objects, or NULL */
 } model_adapter_config;
 
-/* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). IA3 has one vector in place of A. */
+/* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). IA3 has one vector in place of A. With
+ * a prefix, every layer of the model is one: A has the keys and values of all of them. */
 typedef struct model_target {
     int weight;     /* parameter of the body */
     bool embedding; /* look-ups of W^T are adapted; otherwise products */
@@ -33,6 +35,7 @@ typedef struct model_target {
     int rank;
     double alpha, scale;
     int a, b, magnitude; /* parameters of the adapter; -1: none */
+    int64_t width;       /* with a prefix: of the keys, and of the values */
     int norms; /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
 } model_target;
 
@@ -54,6 +57,7 @@ struct by_adapter {
     int n_targets;
     model_replaced *replaced;
     int n_replaced;
+    int heads; /* with a prefix: of keys and values */
     gr_hook hook;
     by_weights *file; /* while it is opened; with the tensor of each parameter */
     const by_weight **found;
@@ -92,6 +96,12 @@ by_status model_adapter_scale(by_adapter *a, const char *module, model_target *t
 /* ---- adapter_layers.c ------------------------------------------------------------------------- */
 
 gr_hook model_adapter_hook(by_adapter *a);
+
+/* ---- adapter_prefix.c ------------------------------------------------------------------------- */
+
+gr_hook model_prefix_hook(by_adapter *a);
+/* Positions before every text; 0: none. a may be NULL. */
+int model_adapter_prefix(const by_adapter *a);
 
 /* ---- adapter_values.c ------------------------------------------------------------------------- */
 

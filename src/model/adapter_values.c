@@ -251,6 +251,9 @@ by_status by_adapter_merge(by_adapter *a)
 {
     if (!a)
         return base_fail_missing("adapter");
+    if (a->config.prefix)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "a prefix stands before the text; it cannot be merged into weights");
     for (const by_adapter *o = a->model->adapters; o; o = o->next)
         if (o->before)
             return base_fail(BY_ERR_ARGUMENT, "an adapter is merged already");

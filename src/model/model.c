@@ -12,11 +12,12 @@ int by_model_first_position(const by_model *m)
 
 void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
 {
-    const int first = by_model_first_position(m), pad = by_model_pad(m);
+    const int first = by_model_first_position(m), pad = by_model_pad(m),
+              prefix = model_adapter_prefix(m->adapter);
     for (int b = 0; b < batch; b++)
         for (int t = 0, next = first; t < seq; t++) {
             size_t i = (size_t)b * (size_t)seq + (size_t)t;
-            out[i] = first == 0 ? t : tokens[i] == pad ? pad : next++;
+            out[i] = first == 0 ? prefix + t : tokens[i] == pad ? pad : next++;
         }
 }
 
@@ -116,13 +117,13 @@ static by_tensor *same_document(by_graph *g, by_tensor *documents)
 }
 
 /* Adds the inputs that follow from others. */
-static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io)
+static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io, const by_adapter *a)
 {
     by_tensor *tokens = by_io_input(io, "tokens");
     if (tokens && !by_io_input(io, "positions") && !by_model_is_pair(m) && by_graph_status(g) == BY_OK)
         by_io_feed(io, "positions",
                    by_range_from(g, 2, (int64_t[]){by_dim(tokens, 0), by_dim(tokens, 1)},
-                                 by_model_first_position(m)));
+                                 by_model_first_position(m) + model_adapter_prefix(a)));
     if (by_io_input(io, "documents") && m->arch->documents && by_graph_status(g) == BY_OK)
         by_io_feed(io, "pair_mask", same_document(g, by_io_input(io, "documents")));
     if (m->task == BY_TASK_ENCODER) {
@@ -168,7 +169,7 @@ static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adap
     io->labels = m->labels;
     io->problem = by_model_problem(m);
     io->outputs = (by_ports){0};
-    complete_inputs(m, g, io);
+    complete_inputs(m, g, io, a);
     check_lengths(m, g, io);
     if (!check_inputs(m, g, io))
         return;
@@ -379,7 +380,9 @@ int by_model_context(const by_model *m)
         return c.height * c.width * c.channels;
     if (rows == 0 && by_model_pictures(m, &p))
         return by_pictures_positions(&p, p.height, p.width);
-    return !m || m->arch->extra_rows ? rows : rows - by_model_first_position(m);
+    if (m && !m->arch->extra_rows)
+        rows -= by_model_first_position(m);
+    return rows - (m ? model_adapter_prefix(m->adapter) : 0);
 }
 
 bool by_model_is_limited(const by_model *m)

@@ -209,8 +209,27 @@ int64_t nn_cache_room(const by_cache *c)
     return c->store->page * (c->pages ? by_dim(c->pages, 1) : 1);
 }
 
-by_tensor *nn_attend_over(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_cache *cache,
-                          int layer, const by_attention_spec *spec)
+/* A mask of keys for those that were put before them. */
+static by_tensor *longer_mask(by_graph *g, by_tensor *mask, int64_t more)
+{
+    if (!mask || more == 0)
+        return mask;
+    by_tensor *ones = by_fill(g, BY_I32, 2, (int64_t[]){by_dim(mask, 0), more}, 1);
+    return by_concat(g, (by_tensor *[]){ones, mask}, 2, 1);
+}
+
+static void unpack(by_graph *g, by_tensor **q, by_tensor **k, by_tensor **v, const by_attention_spec *spec)
+{
+    const int64_t kv = spec->kv_heads ? spec->kv_heads : spec->heads, all = spec->heads + 2 * kv;
+    const int64_t size = all > 0 ? by_dim(*q, 2) / all : 0, inner = spec->heads * size;
+    by_tensor *packed = *q;
+    *q = by_slice(g, packed, 2, 0, inner);
+    *k = by_slice(g, packed, 2, inner, kv * size);
+    *v = by_slice(g, packed, 2, inner + kv * size, kv * size);
+}
+
+static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_cache *cache,
+                         int layer, const by_attention_spec *spec)
 {
     if (!cache)
         return by_attention(g, q, k, v, spec);
@@ -227,6 +246,31 @@ by_tensor *nn_attend_over(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
         by_reorder(g, state[0], state[1], cache->from, cache->past, cache->pages, cache->beams);
     over.pages = cache->pages;
     return by_attention_cached(g, q, k, v, state[0], state[1], cache->past, &over);
+}
+
+/* Attention to what the hook of the graph makes of the keys and values. Weights are those of the text's own keys. */
+static by_tensor *attend_extended(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
+                                  const by_cache *cache, int layer, const by_attention_spec *spec)
+{
+    by_attention_spec over = *spec;
+    if (!k)
+        unpack(g, &q, &k, &v, spec);
+    const int64_t own = by_dim(k, 1);
+    if (!gr_is_bad(g))
+        g->hook->extend(g->hook->user, g, layer, cache ? cache->past : NULL, spec, &k, &v);
+    const int64_t more = by_dim(k, 1) - own;
+    over.key_mask = longer_mask(g, spec->key_mask, more);
+    by_tensor *y = attend(g, q, k, v, cache, layer, &over);
+    if (spec->weights && more > 0 && !gr_is_bad(g))
+        *spec->weights = by_slice(g, *spec->weights, 3, more, own);
+    return y;
+}
+
+by_tensor *nn_attend_over(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_cache *cache,
+                          int layer, const by_attention_spec *spec)
+{
+    const bool extended = !gr_is_bad(g) && g->hook && g->hook->extend;
+    return (extended ? attend_extended : attend)(g, q, k, v, cache, layer, spec);
 }
 
 /* States (sources, S, C). */

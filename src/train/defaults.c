@@ -138,7 +138,7 @@ double train_default_tuning_rate(int width)
 double train_default_adapter_factor(const by_model *m)
 {
     const by_adapter *a = by_model_adapter(m);
-    return !a ? 1 : a->config.ia3 ? 100 : 10;
+    return !a ? 1 : a->config.ia3 || a->config.prefix ? 100 : 10;
 }
 
 int64_t train_default_warmup(data_objective_kind kind, int64_t steps)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# adapters.sh - `--lora` and `--ia3` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
+# adapters.sh - `--lora`, `--ia3` and `--prefix-tuning` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
 # blocks, `--adapter` of the other verbs, `convert --merge`, `inspect --lora`, and what is refused.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
@@ -222,6 +222,41 @@ check ia3-inspect works "\"trained_parameters\":$((12 * (2304 + 3072)))"
 run inspect gpt2:124m --mode train --seq 16 --ia3 targets=c_attn,feedforward= --json
 check ia3-of-outputs works "\"trained_parameters\":$((12 * 2304))"
 
+# ---- prefixes --------------------------------------------------------------------------------------------------------------
+prefix() { # OUT OPTIONS...
+    local out=$1
+    shift
+    run finetune "$tmp/learnt" --task lm --data "$tmp/backwards.txt" --eval "$tmp/backwards.txt" --out "$tmp/$out" --batch-size 4 --threads 1 \
+        --quiet --json "$@"
+}
+prefix p --max-steps 200 --dropout 0 --learning-rate 1e-1 --prefix-tuning 6
+check prefix-learns atleast "$loss" "$(awk -v l="$(field loss)" 'BEGIN { print l + 0.3 }')"
+check prefix-is-all-that-learns [ "$(field trained_parameters)" -eq $((6 * 2 * 2 * 32)) ]
+check prefix-leaves-a-config grep -q '"peft_type": "PREFIX_TUNING"' "$tmp/p/adapter_config.json"
+run eval "$tmp/learnt" --adapter "$tmp/p" --data "$tmp/backwards.txt" --threads 1 --json
+check prefix-of-a-folder [ "$rc" -eq 0 ]
+run generate "$tmp/p" --threads 1 --prompt ' tas tac' -n 12 --greedy
+check prefix-generates works '^ tas tac'
+cp "$tmp/out" "$tmp/text-with"
+run generate "$tmp/learnt" --adapter "$tmp/p" --threads 1 --prompt ' tas tac' -n 12 --num-beams 1 --greedy
+check prefix-beside-a-model cmp "$tmp/out" "$tmp/text-with"
+run generate "$tmp/p" --threads 1 --prompt ' tas tac' -n 12 --num-beams 3
+check prefix-with-beams works '^ tas tac'
+prefix p-whole --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prefix-tuning 4
+cp -R "$tmp/p-whole" "$tmp/p-part"
+rm -r "$tmp/p-part/checkpoint-000006" "$tmp/p-part/checkpoint-000009" "$tmp/p-part/last"
+rm -f "$tmp/p-part/best" "$tmp/p-part/adapter_model.safetensors"
+ln -s checkpoint-000003 "$tmp/p-part/last"
+prefix p-part --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prefix-tuning 4
+check prefix-goes-on works '"resumed_from":3'
+check prefix-goes-on-exactly cmp "$tmp/p-whole/adapter_model.safetensors" "$tmp/p-part/adapter_model.safetensors"
+prefix p-part --dropout 0.1 --max-steps 9 --prefix-tuning 5
+check prefix-goes-on-with-the-same-alone fails 1 'prefix'
+run convert "$tmp/p" "$tmp/p-merged"
+check prefix-is-not-merged fails 1 'cannot be merged'
+run inspect gpt2:124m --mode train --seq 16 --prefix-tuning 20 --json
+check prefix-inspect works "\"trained_parameters\":$((20 * 12 * 2 * 768))"
+
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
 run inspect gpt2:124m --mode train --seq 16 --lora r=16,alpha=32,targets=all-linear --json
 check inspect-counts works '"trained_parameters":2359296' # 12 layers of 16 (768 + 2304 + 2 * 768 + 2 * (768 + 3072))
@@ -249,6 +284,9 @@ wrong lora-has-no-default 2 '"default" is none of r=N' --lora default
 wrong ia3-without-targets 2 'targets' --ia3 targets=
 wrong ia3-with-others 1 'not among the targets' --ia3 targets=key,feedforward=value
 wrong ia3-of-embeddings 1 'is an embedding' --ia3 targets=word_embeddings
+wrong prefix-of-an-encoder 1 'a prefix is for decoders' --prefix-tuning 4
+wrong prefix-of-nothing 2 'not a number of positions' --prefix-tuning 0
+wrong prefix-and-lora 2 'two adapters' --prefix-tuning 4 --lora r=4
 wrong both-adapters 2 'two adapters' --ia3 default --lora r=4
 wrong frozen-layers-besides 1 'frozen' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
