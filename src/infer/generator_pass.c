@@ -4,6 +4,7 @@
  * them. Any rows can be those of a pass: an input names their pages. There are passes for all rows, half of
  * them, a quarter and so on; rows that only make up the number are fed padding. */
 #include "infer/generator.h"
+#include "model/adapter.h"
 
 const int gen_widths[GEN_WIDTHS] = {1, 16, 64, 256};
 
@@ -229,7 +230,8 @@ static by_status choose_pass(by_generator *g, int width, gen_pass **out)
 
 int gen_last_place(const by_generator *g)
 {
-    return by_model_is_limited(g->model) ? by_model_context(g->model) - 1 : 1 << 24;
+    const int other = model_adapter_prefix(by_model_adapter(g->model)) - g->prefix;
+    return by_model_is_limited(g->model) ? by_model_context(g->model) + other - 1 : 1 << 24;
 }
 
 /* The next tokens of every row, padded with the last position. */
