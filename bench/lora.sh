@@ -5,7 +5,8 @@
 # Markdown table: nats per token of the answers, on the choosing part for each rate, on the test part once for the best rate.
 # Environment: BUILD (build), THREADS (0), DEVICE (cpu), WORK (a new folder in TMPDIR, or one that has the base already), STEPS (8000) of
 # pretraining, SHAPE and TOKENIZER of the base, RANK (8), BATCH (8) and EPOCHS (6) of tuning, FULL ("2e-4 5e-4 1e-3") and LORA ("1e-3 2e-3
-# 4e-3"): learning rates, OPTIONS: more options of the pretraining, TUNING: of tuning.
+# 4e-3"): learning rates, in LORA with more of the adapter's settings, such as 1e-3,dropout=0.1, OPTIONS: more options of the pretraining,
+# TUNING: of tuning, SPLIT (0): which tenth is for testing; the next one chooses. PARALLEL: both sides at the same time.
 set -u
 export LC_ALL=C
 [ $# -eq 2 ] || { echo "usage: bench/lora.sh TEXT INSTRUCTIONS" >&2; exit 2; }
@@ -18,13 +19,14 @@ threads=${THREADS:-0} device=${DEVICE:-cpu} rank=${RANK:-8} batch=${BATCH:-8}
 work=${WORK:-$(mktemp -d)} && mkdir -p "$work" || exit 1
 cd "$work" || exit 1
 
-# The last digit of the checksum of an instruction says which part its examples belong to: 0 test, 1 choosing, others training.
+# The last digit of the checksum of an instruction says which part its examples belong to.
 awk '/^    \{/ { line = key = "" } /"instruction":/ { key = $0 } { sub(/^ */, ""); line = line $0 }
      /^\},?/ { sub(/,$/, "", line); printf "%s\t%s\n", key, line }' "$instructions" >rows
 rm -f train.jsonl choose.jsonl test.jsonl
-awk -F '\t' 'BEGIN { for (i = 1; i < 256; i++) code[sprintf("%c", i)] = i }
+awk -F '\t' -v split_at="${SPLIT:-0}" 'BEGIN { for (i = 1; i < 256; i++) code[sprintf("%c", i)] = i }
      { h = 0; for (i = 1; i <= length($1); i++) h = (h * 31 + code[substr($1, i, 1)]) % 1000003
-       print $2 > (h % 10 == 0 ? "test.jsonl" : h % 10 == 1 ? "choose.jsonl" : "train.jsonl") }' rows
+       part = (h % 10 + 10 - split_at) % 10
+       print $2 > (part == 0 ? "test.jsonl" : part == 1 ? "choose.jsonl" : "train.jsonl") }' rows
 wc -l train.jsonl choose.jsonl test.jsonl >&2
 
 # shellcheck disable=SC2086 # several options
@@ -44,26 +46,34 @@ tune() {
 field() { # OUT KEY
     sed -n "s/.*\"$2\": *\([-0-9.e+]*\).*/\1/p" "$1.json"
 }
-# row NAME MODEL OPTIONS...: the loss of a trained model on the test part, by a step that changes nothing.
-row() {
-    tune trial choose.jsonl test.jsonl "$2" --learning-rate 0 --max-steps 1 --batch-size "$batch"
-    echo "| $1, test part | | $(field trial loss) | $3 |"
+# all KIND: a run for each rate; the best one is measured on the test part.
+all() {
+    kind=$1 least=99 best=''
+    [ "$kind" = full ] && settings=${FULL:-2e-4 5e-4 1e-3} || settings=${LORA:-1e-3 2e-3 4e-3}
+    for setting in $settings; do
+        rate=${setting%%,*}
+        set -- --learning-rate "$rate" --batch-size "$batch" --epochs "${EPOCHS:-6}" --eval-steps 50
+        [ "$kind" = lora ] && set -- "$@" --lora "r=$rank,alpha=$((2 * rank)),targets=all-linear${setting#"$rate"}"
+        tune "$kind-$setting" train.jsonl choose.jsonl base "$@" || exit 1
+        loss=$(field "$kind-$setting" loss)
+        echo "| $kind | $setting | $loss | $(field "$kind-$setting" trained_parameters) |"
+        if awk "BEGIN { exit !($loss < $least) }"; then
+            least=$loss best=$setting
+        fi
+    done
+    # By a step that changes nothing.
+    tune "$kind-test" choose.jsonl test.jsonl "$kind-$best" --learning-rate 0 --max-steps 1 --batch-size "$batch" || exit 1
+    echo "| $kind, $best, test part | | $(field "$kind-test" loss) | |"
 }
 
 echo "| trained | learning rate | loss | parameters |"
 echo "|---|---|---|---|"
-for kind in full lora; do
-    least=99 best=''
-    [ $kind = full ] && rates=${FULL:-2e-4 5e-4 1e-3} || rates=${LORA:-1e-3 2e-3 4e-3}
-    for rate in $rates; do
-        set -- --learning-rate "$rate" --batch-size "$batch" --epochs "${EPOCHS:-6}" --eval-steps 50
-        [ $kind = lora ] && set -- "$@" --lora "r=$rank,alpha=$((2 * rank)),targets=all-linear"
-        tune "$kind-$rate" train.jsonl choose.jsonl base "$@" || exit 1
-        loss=$(field "$kind-$rate" loss)
-        echo "| $kind | $rate | $loss | $(field "$kind-$rate" trained_parameters) |"
-        if awk "BEGIN { exit !($loss < $least) }"; then
-            least=$loss best=$rate
-        fi
-    done
-    row "$kind, $best" "$kind-$best" ""
-done
+if [ -n "${PARALLEL:-}" ]; then
+    all full >full.rows &
+    all lora >lora.rows
+    wait
+    cat full.rows lora.rows
+else
+    all full
+    all lora
+fi
