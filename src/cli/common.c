@@ -38,8 +38,8 @@ void cli_fail_absent(const char *path)
         base_fail(BY_ERR_IO, "%s: no such file", path);
     else if (is_hub_name(path))
         base_fail(BY_ERR_IO,
-                  "%s: no such directory; fetch a model from the Hugging Face hub first: "
-                  "git clone https://huggingface.co/%s (needs git-lfs)",
+                  "%s: no such directory; fetch a model from the Hugging Face hub first: git clone "
+                  "https://huggingface.co/%s (needs git-lfs)",
                   path, path);
     else
         base_fail(BY_ERR_IO, "%s: no such directory", path);
@@ -60,11 +60,10 @@ char *cli_model_dir(const char *path)
 {
     static const char *const inside[] = {"best", "last"};
     if (cli_model_kind(path) == CLI_MODEL_NGRAM) {
-        base_fail(
-            BY_ERR_UNSUPPORTED,
-            "%s: an n-gram model, which this command does not take; train, eval, score, generate, inspect "
-            "and convert do",
-            path);
+        base_fail(BY_ERR_UNSUPPORTED,
+                  "%s: an n-gram model, which this command does not take; train, eval, score, generate, "
+                  "inspect and convert do",
+                  path);
         return NULL;
     }
     if (is_model(path))

@@ -169,18 +169,17 @@ static void bash_words(FILE *out, const cli_verb *verb, const cli_verb *const *v
 
 static void write_bash(FILE *out, const cli_verb *const *verbs, int count)
 {
-    fputs(
-        "# bash completion for banyan: eval \"$(banyan completion bash)\"\n"
-        "_banyan()\n{\n"
-        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-        "    local words='' options='' word\n"
-        "    COMPREPLY=()\n"
-        "    # bash cuts --name=value into three words\n"
-        "    if [[ $cur == '=' ]]; then\n        cur=''\n"
-        "    elif [[ $prev == '=' && $COMP_CWORD -gt 2 ]]; then\n        prev=${COMP_WORDS[COMP_CWORD-2]}\n "
-        "   fi\n"
-        "    if [[ $COMP_CWORD -eq 1 ]]; then\n        prev=''\n        verb=''\n        words='",
-        out);
+    fputs("# bash completion for banyan: eval \"$(banyan completion bash)\"\n"
+          "_banyan()\n{\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+          "    local words='' options='' word\n"
+          "    COMPREPLY=()\n"
+          "    # bash cuts --name=value into three words\n"
+          "    if [[ $cur == '=' ]]; then\n        cur=''\n"
+          "    elif [[ $prev == '=' && $COMP_CWORD -gt 2 ]]; then\n        "
+          "prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n"
+          "    if [[ $COMP_CWORD -eq 1 ]]; then\n        prev=''\n        verb=''\n        words='",
+          out);
     put_verb_names(out, verbs, count);
     fputs("'\n        options='--help --version'\n    fi\n    case $verb in\n", out);
     for (int i = 0; i < count; i++)

@@ -301,11 +301,10 @@ int cli_inspect_folder(const char *dir, const inspect_options *o)
 {
     bool weights = has_weights(dir);
     if (!weights && !has_tokenizer(dir)) {
-        base_fail(
-            BY_ERR_IO,
-            "%s: neither a model directory (config.json) nor a run folder (best/ or last/), and without "
-            "weights or a tokenizer",
-            dir);
+        base_fail(BY_ERR_IO,
+                  "%s: neither a model directory (config.json) nor a run folder (best/ or last/), and "
+                  "without weights or a tokenizer",
+                  dir);
         return cli_fail(NULL);
     }
     by_weights *w = weights ? by_weights_open(dir) : NULL;

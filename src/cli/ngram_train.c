@@ -190,11 +190,10 @@ static by_tokenizer *open_tokenizer(const cli_ngram_run *r)
     base_free(dir);
     if (t && by_tokenizer_target_vocab_size(t)) {
         by_tokenizer_free(t);
-        base_fail(
-            BY_ERR_ARGUMENT,
-            "%s has one vocabulary for sources and one for targets; name the file of one: tokenizer.json "
-            "or target_tokenizer.json",
-            r->tokenizer);
+        base_fail(BY_ERR_ARGUMENT,
+                  "%s has one vocabulary for sources and one for targets; name the file of one: "
+                  "tokenizer.json or target_tokenizer.json",
+                  r->tokenizer);
         return NULL;
     }
     return t;

@@ -62,8 +62,7 @@ char *cli_command_line(int argc, char **argv)
 void cli_note_finished(const char *run_folder, int64_t steps)
 {
     cli_note("nothing left to do: the run in %s already has its %lld steps; --max-steps N above that "
-             "continues it, "
-             "--overwrite starts it again",
+             "continues it, --overwrite starts it again",
              run_folder, (long long)steps);
 }
 

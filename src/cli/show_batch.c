@@ -174,8 +174,7 @@ static by_status print_two(const train_preview_row *e)
     by_status s = put_text(&source, e, r->source, 0, e->source_used);
     if (s == BY_OK)
         s = put_text(&target, e, r->targets, 0, e->used);
-    printf("row %lld: %s, %d source and %d target tokens, padded to %d by %d\n  source: %s\n  target: "
-           "%s\n\n",
+    printf("row %lld: %s, %d source and %d target tokens, padded to %d by %d\n  source: %s\n  target: %s\n\n",
            (long long)e->number + 1, data_objective_name(e->kind), e->source_used, e->used, r->source_seq,
            r->seq, source.data ? source.data : "", target.data ? target.data : "");
     base_buf_free(&source);

@@ -247,8 +247,8 @@ by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args,
     if (!cli_given(args, &given->returned) && b->returned > 1) {
         if (s->beams < 2)
             return base_fail(BY_ERR_UNSUPPORTED,
-                             "num_return_sequences of the model's directory is %d without a beam "
-                             "search, which is not supported: use --no-generation-config",
+                             "num_return_sequences of the model's directory is %d without a beam search, "
+                             "which is not supported: use --no-generation-config",
                              b->returned);
         s->returned = BY_MIN(b->returned, s->beams);
     }

@@ -94,9 +94,9 @@ static const cli_option options[] = {
      .help = "steps of linear warm-up instead"},
     CLI_DECAY_ROW(align_options, run, "0"),
     {CLI_AT(align_options, run.freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
-     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train "
-             "biases and a new "
-             "head alone; but:NAMES: train the parameters with these names and a new head alone"},
+     .help =
+         "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train biases "
+         "and a new head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(align_options, lora),
     CLI_IA3_ROW(align_options, ia3),
     CLI_PREFIX_ROW(align_options, prefix_tuning),

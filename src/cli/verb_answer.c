@@ -97,10 +97,9 @@ const cli_verb cli_answer = {
     .summary = "find the answer to a question in a text",
     .args = "MODEL [QUESTION] [TEXT]",
     .description =
-        "Prints the span of TEXT that answers QUESTION. Without them, each line of the input holds "
-        "a question, a tab, and a text. Long texts are searched in overlapping windows. A model "
-        "trained with unanswerable questions may print \"(no answer)\"; --null-threshold moves the "
-        "bound.",
+        "Prints the span of TEXT that answers QUESTION. Without them, each line of the input holds a "
+        "question, a tab, and a text. Long texts are searched in overlapping windows. A model trained with "
+        "unanswerable questions may print \"(no answer)\"; --null-threshold moves the bound.",
     .examples =
         "banyan answer runs/squad \"Who wrote it?\" \"The book was written by Mary Shelley in 1818.\"\n"
         "banyan answer runs/squad --json < questions.tsv > answers.jsonl\n",

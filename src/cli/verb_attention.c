@@ -32,9 +32,8 @@ static const cli_option options[] = {
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
      .help = "head to draw on the whole page; -1: the mean of all heads, with each one small below"},
     {CLI_AT(attention_options, pixel), .name = "pixel", .value = "R,C",
-     .help =
-         "the pixel whose look is drawn, by row and column: of a model of pixels that pixel (default: in the "
-         "lower half), of a model of patches the patch around it (default: the class token)"},
+     .help = "the pixel whose look is drawn, by row and column: of a model of pixels that pixel (default: in "
+             "the lower half), of a model of patches the patch around it (default: the class token)"},
     {CLI_AT(attention_options, show), .name = "show", .choices = "attention|positions|filters",
      .preset = "attention",
      .help = "models of patches: draw attention over a picture, how similar position embeddings are, or the "
@@ -294,24 +293,22 @@ const cli_verb cli_attention = {
     .name = "attention",
     .summary = "draw what each attention head looks at",
     .args = "MODEL [INPUT]",
-    .description =
-        "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-        "head small below it. The caption of a head says where most of its weight goes (the first "
-        "token, the previous one, itself), or names its strongest pair. A row is a query token, "
-        "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
-        "that head fills the page. Long texts are drawn coarser. With --json the weights are "
-        "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
-        "\n"
-        "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
-        "\n"
-        "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows where the class "
-        "token looks, bright where the weight is large; attention rollout multiplies the layers. A "
-        "model that writes captions shows where each word of its caption looked. --show positions "
-        "and --show filters need no picture.\n"
-        "\n"
-        "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
-        "predicted: a row for each "
-        "layer, the mean of its heads first.",
+    .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
+                   "head small below it. The caption of a head says where most of its weight goes (the first "
+                   "token, the previous one, itself), or names its strongest pair. A row is a query token, "
+                   "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
+                   "that head fills the page. Long texts are drawn coarser. With --json the weights are "
+                   "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
+                   "\n"
+                   "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
+                   "\n"
+                   "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows where the "
+                   "class token looks, bright where the weight is large; attention rollout multiplies the "
+                   "layers. A model that writes captions shows where each word of its caption looked. --show "
+                   "positions and --show filters need no picture.\n"
+                   "\n"
+                   "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
+                   "predicted: a row for each layer, the mean of its heads first.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"

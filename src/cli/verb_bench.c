@@ -46,8 +46,8 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, lengths), .name = "lengths", .value = "LIST",
      .help = "tokens, k = 1024 (default: 1k,2k,4k,8k,16k; on a GPU up to 64k)", .group = "Attention"},
     {CLI_AT(bench_options, kinds), .name = "kinds", .value = "LIST",
-     .help = "of dense, causal, window, blocks, strided, fixed, sinks, longformer, bigbird, lsh, "
-             "linformer, relative (default: all)"},
+     .help = "of dense, causal, window, blocks, strided, fixed, sinks, longformer, bigbird, lsh, linformer, "
+             "relative (default: all)"},
     {CLI_AT(bench_options, head_dim), .name = "head-dim", CLI_RANGE(1, 1024), .preset = "64",
      .help = "width of a head; --heads is 4 and --batch-size 1 unless given"},
     {CLI_AT(bench_options, plot), .name = "plot", .value = "FILE.svg",
@@ -171,9 +171,8 @@ const cli_verb cli_bench = {
     .name = "bench",
     .summary = "measure how fast models train and run on this machine",
     .description =
-        "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step "
-        "(median and minimum), FLOP/s and their share of the rate of a large matrix product, and peak "
-        "memory.\n"
+        "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step (median "
+        "and minimum), FLOP/s and their share of the rate of a large matrix product, and peak memory.\n"
         "\n"
         "  train           forward, backward and update; 6 N + 12 L d T FLOP per token.\n"
         "                  Encoders predict 15 % of their tokens, XLNet with two streams;\n"
@@ -186,8 +185,7 @@ const cli_verb cli_bench = {
         "  profile         all nodes of a training step, by kind and shape\n"
         "  profile-decode  all nodes of a decoding step\n"
         "  attention       each kind of attention over --lengths, forward and backward: milliseconds,\n"
-        "                  activations, time relative to dense and to dense times the share of pairs "
-        "kept,\n"
+        "                  activations, time relative to dense and to dense times the share of pairs kept,\n"
         "                  and the exponent of the length. Prints a table\n"
         "  open            the weights of --model-dir: milliseconds, memory before and after",
     .examples = "banyan bench train --preset 124m --batch 4 --seq 64 --dtype bf16\n"

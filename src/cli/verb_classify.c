@@ -359,19 +359,18 @@ const cli_verb cli_classify = {
     .name = "classify",
     .summary = "label texts or pictures with a fine-tuned model",
     .args = "MODEL [INPUT...]",
-    .description =
-        "Prints the label and its probability for each INPUT, a text or, with a model of pictures, a "
-        "picture. Without INPUT, each line of standard input is a text. A tab in a line separates a "
-        "text from its pair. A multi-label model prints every label above the threshold; a regression "
-        "model prints its number.\n"
-        "\n"
-        "--file also takes labelled tables (.tsv, .csv, .jsonl, .json): the text column is found as in "
-        "finetune, and the columns used are printed on stderr.\n"
-        "\n"
-        "A picture is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that finetune "
-        "reads. It is prepared as preprocessor_config.json says. Without INPUT, --file is one of "
-        "these, or standard input has a path per line. A model of texts and pictures (CLIP) chooses "
-        "among the --labels, each of which the --template puts into a text.",
+    .description = "Prints the label and its probability for each INPUT, a text or, with a model of "
+                   "pictures, a picture. Without INPUT, each line of standard input is a text. A tab in a "
+                   "line separates a text from its pair. A multi-label model prints every label above the "
+                   "threshold; a regression model prints its number.\n"
+                   "\n"
+                   "--file also takes labelled tables (.tsv, .csv, .jsonl, .json): the text column is found "
+                   "as in finetune, and the columns used are printed on stderr.\n"
+                   "\n"
+                   "A picture is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that "
+                   "finetune reads. It is prepared as preprocessor_config.json says. Without INPUT, --file "
+                   "is one of these, or standard input has a path per line. A model of texts and pictures "
+                   "(CLIP) chooses among the --labels, each of which the --template puts into a text.",
     .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
                 "banyan classify runs/sst2 -f test.tsv\n"
                 "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n"

@@ -29,9 +29,8 @@ static const cli_option options[] = {
     {CLI_AT(distill_options, student_layers), .name = "student-layers", .value = "I,J,...",
      .help = "layers of the teacher to make the student of, counted from 0"},
     {CLI_AT(distill_options, layers), .name = "layers", CLI_RANGE(1, BY_MAX_LAYERS),
-     .help =
-         "this many layers of the teacher, evenly, the first and the last among them (default: half); with "
-         "--student FAMILY: layers of the new student"},
+     .help = "this many layers of the teacher, evenly, the first and the last among them (default: half); "
+             "with --student FAMILY: layers of the new student"},
     {CLI_AT(distill_options, run.student.shape.preset), .name = "preset", .value = "NAME",
      .help = "new student: shape by name (default: the family's smallest)"},
     {CLI_AT(distill_options, run.student.shape.width), .name = "width", CLI_MIN(1),
@@ -48,8 +47,7 @@ static const cli_option options[] = {
     {CLI_AT(distill_options, run.kind), .name = "task", .choices = "auto|text|examples|vectors|translate",
      .preset = "auto",
      .help = "what to learn from: plain text, labelled examples, sentences and their vectors, pairs of "
-             "texts; auto "
-             "looks at the teacher's head",
+             "texts; auto looks at the teacher's head",
      .group = "Data"},
     {CLI_AT(distill_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "training data, as for train (text, translate) and finetune (examples); vectors: one sentence a "
@@ -71,8 +69,7 @@ static const cli_option options[] = {
 
     {CLI_AT(distill_options, run.recipe), .name = "recipe", .value = "NAME",
      .help = "weights of the terms below: distilbert, tinybert, minilm (default: soft 1, task loss 1, "
-             "temperature 2; "
-             "vectors: vector cosine 1)",
+             "temperature 2; vectors: vector cosine 1)",
      .group = "Loss"},
     {CLI_AT(distill_options, run.terms.temperature), .name = "temperature", CLI_RANGE(0.01, 1000),
      .help = "temperature of both distributions (default: the recipe's)"},
@@ -294,8 +291,7 @@ static const char *hint_for(by_status status)
         return "use a lower --learning-rate";
     if (status == BY_ERR_MEMORY)
         return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or "
-               "a shorter "
-               "--max-length";
+               "a shorter --max-length";
     return NULL;
 }
 
@@ -347,20 +343,18 @@ const cli_verb cli_distill = {
     .summary = "teach a small model what a large one knows",
     .args = "TEACHER",
     .description =
-        "TEACHER is a model directory or a run folder. The student has the same vocabulary: half of "
-        "the teacher's layers unless --student, --student-layers or --layers say otherwise. The "
-        "teacher's head decides what is learnt: a language model learns from plain text, a model with "
-        "labels from labelled examples, an embedder (with modules.json) from sentences, an "
-        "encoder-decoder from pairs of texts.\n"
+        "TEACHER is a model directory or a run folder. The student has the same vocabulary: half of the "
+        "teacher's layers unless --student, --student-layers or --layers say otherwise. The teacher's head "
+        "decides what is learnt: a language model learns from plain text, a model with labels from labelled "
+        "examples, an embedder (with modules.json) from sentences, an encoder-decoder from pairs of texts.\n"
         "\n"
-        "The loss is a weighted sum of terms: the teacher's distributions, the targets, hidden "
-        "states, attention, vectors. --recipe sets the weights of a publication; each can be set "
-        "alone, and 0 switches it off. Where widths differ, a projection is learnt with the student "
-        "and thrown away.\n"
+        "The loss is a weighted sum of terms: the teacher's distributions, the targets, hidden states, "
+        "attention, vectors. --recipe sets the weights of a publication; each can be set alone, and 0 "
+        "switches it off. Where widths differ, a projection is learnt with the student and thrown away.\n"
         "\n"
-        "DIR becomes a model directory: the best student on the --eval data, else the last. Beside it "
-        "are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped "
-        "run. docs/DISTIL.md has the equations.",
+        "DIR becomes a model directory: the best student on the --eval data, else the last. Beside it are "
+        "metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped run. "
+        "docs/DISTIL.md has the equations.",
     .examples = "# half of the layers of a fine-tuned classifier\n"
                 "banyan distill runs/sentiment --data train.tsv --eval dev.tsv --out runs/small\n"
                 "# DistilBERT's recipe on plain text\n"
@@ -368,8 +362,7 @@ const cli_verb cli_distill = {
                 "docs.txt --out runs/d\n"
                 "# a new, narrower student that learns every layer\n"
                 "banyan distill runs/sentiment --student bert --layers 3 --width 64 --heads 4 --recipe "
-                "tinybert --data train.tsv "
-                "--eval dev.tsv --out runs/tiny\n"
+                "tinybert --data train.tsv --eval dev.tsv --out runs/tiny\n"
                 "# a sentence embedder of 3 layers\n"
                 "banyan distill all-MiniLM-L6-v2 --layers 3 --data sentences.txt --out runs/mini\n"
                 "# a translator that learns its teacher's translations\n"

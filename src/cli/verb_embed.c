@@ -341,19 +341,18 @@ const cli_verb cli_embed = {
     .name = "embed",
     .summary = "compute vectors of texts and pictures, for search and comparison",
     .args = "MODEL [INPUT...]",
-    .description =
-        "Prints the vector of each INPUT, a text, one per line. Without INPUT, each line of standard input "
-        "is a text. A sentence-transformers directory is read with its modules.json, pooling and "
-        "normalisation.\n"
-        "\n"
-        "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, or a "
-        "dataset that finetune reads; the vector is the class token unless --pooling says otherwise. "
-        "For a model of both (CLIP), an argument that is a file or directory is a picture, any other "
-        "is a text, and both have vectors in one space.\n"
-        "\n"
-        "--similarity compares all examples with each other and prints one row of cosines for each "
-        "(as JSON with --json). --search ranks them by their cosine with QUERY. The vectors are held in "
-        "memory, the matrix is not.",
+    .description = "Prints the vector of each INPUT, a text, one per line. Without INPUT, each line of "
+                   "standard input is a text. A sentence-transformers directory is read with its "
+                   "modules.json, pooling and normalisation.\n"
+                   "\n"
+                   "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, "
+                   "or a dataset that finetune reads; the vector is the class token unless --pooling says "
+                   "otherwise. For a model of both (CLIP), an argument that is a file or directory is a "
+                   "picture, any other is a text, and both have vectors in one space.\n"
+                   "\n"
+                   "--similarity compares all examples with each other and prints one row of cosines for "
+                   "each (as JSON with --json). --search ranks them by their cosine with QUERY. The vectors "
+                   "are held in memory, the matrix is not.",
     .examples =
         "banyan embed all-MiniLM-L6-v2 \"A man is eating food.\" \"Someone has lunch.\" --similarity\n"
         "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n"

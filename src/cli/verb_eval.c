@@ -73,17 +73,15 @@ static const cli_option options[] = {
      .help = "positions to remember from earlier segments; -1 is the model's own number, 0 none",
      .group = "Models with a memory"},
     {CLI_AT(eval_options, way), .name = "evaluate", .choices = "segment|sliding|both", .preset = "segment",
-     .help =
-         "read segment by segment with the memory; or slide a window without one token by token; or both, "
-         "with the ratio of their speeds"},
+     .help = "read segment by segment with the memory; or slide a window without one token by token; or "
+             "both, with the ratio of their speeds"},
     {CLI_AT(eval_options, windows.bins), .name = "by-position", CLI_RANGE(0, 4096), .preset = "0",
      .help = "also print the loss for N parts of a window, from its beginning to its end"},
 
     CLI_CACHE_ROWS(eval_options, windows.cache),
     {CLI_AT(eval_options, tune), .name = "tune-cache", .value = "FILE",
-     .help =
-         "choose theta and lambda on this text, which must not be that of --data; the size is 2000 unless "
-         "it is given"},
+     .help = "choose theta and lambda on this text, which must not be that of --data; the size is 2000 "
+             "unless it is given"},
 
     CLI_MIX_ROWS(eval_options, "with which its probabilities are interpolated; for encoder-decoders, whose "
                                "log-probabilities are added to the search"),
@@ -307,11 +305,10 @@ static by_status tune_cache(evaluation *e)
     *cache = tuning.cache;
     const double tokens = (double)tuning.result.tokens;
     if (!e->o.json)
-        printf(
-            "tuned on %s: --cache-size %d --cache-theta %.4g --cache-lambda %.4g   perplexity %.4f, without "
-            "the cache %.4f\n",
-            e->o.tune, cache->size, cache->theta, cache->lambda, exp(tuning.result.nats / tokens),
-            exp(tuning.result.plain_nats / tokens));
+        printf("tuned on %s: --cache-size %d --cache-theta %.4g --cache-lambda %.4g   perplexity %.4f, "
+               "without the cache %.4f\n",
+               e->o.tune, cache->size, cache->theta, cache->lambda, exp(tuning.result.nats / tokens),
+               exp(tuning.result.plain_nats / tokens));
     return BY_OK;
 }
 
@@ -517,43 +514,42 @@ const cli_verb cli_eval = {
     .description =
         "MODEL is a model directory or a run folder, whose best model is used.\n"
         "\n"
-        "Language models: the text passes through the model's own tokenizer and is read in windows of "
-        "the context; every token but the first is predicted once. With --stride windows overlap, so "
-        "that predictions have more context, and only the new tokens of each window count. Loss is the "
-        "mean of -log p in nats per token, perplexity its exponential. Bits per byte refer to the text "
-        "itself and are comparable between models with different tokenizers.\n"
+        "Language models: the text passes through the model's own tokenizer and is read in windows of the "
+        "context; every token but the first is predicted once. With --stride windows overlap, so that "
+        "predictions have more context, and only the new tokens of each window count. Loss is the mean of "
+        "-log p in nats per token, perplexity its exponential. Bits per byte refer to the text itself and "
+        "are comparable between models with different tokenizers.\n"
         "\n"
-        "A model with a memory (transfo-xl) reads segments of --seq tokens and remembers --memory "
-        "positions before each. --evaluate sliding moves a window of both lengths by one token "
-        "instead, as models without a memory must to have as much context.\n"
+        "A model with a memory (transfo-xl) reads segments of --seq tokens and remembers --memory positions "
+        "before each. --evaluate sliding moves a window of both lengths by one token instead, as models "
+        "without a memory must to have as much context.\n"
         "\n"
-        "With --cache-size a continuous cache (Grave et al. 2016) mixes into the predictions the "
-        "tokens that followed similar hidden states. It is carried on from window to window and from "
-        "document to document; --cache-per-document empties it at each end-of-text token. --tune-cache "
-        "chooses its two numbers on held-out text.\n"
+        "With --cache-size a continuous cache (Grave et al. 2016) mixes into the predictions the tokens that "
+        "followed similar hidden states. It is carried on from window to window and from document to "
+        "document; --cache-per-document empties it at each end-of-text token. --tune-cache chooses its two "
+        "numbers on held-out text.\n"
         "\n"
-        "With --ngram an n-gram model of the same tokens is interpolated: p = (1 - W) p_model + W "
-        "p_ngram. It reads the text as a whole, across windows. --tune-ngram chooses W on held-out "
-        "text.\n"
+        "With --ngram an n-gram model of the same tokens is interpolated: p = (1 - W) p_model + W p_ngram. "
+        "It reads the text as a whole, across windows. --tune-ngram chooses W on held-out text.\n"
         "\n"
-        "Models with another head are evaluated on labelled examples by the metrics of their task: "
-        "accuracy, F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of "
-        "entities (tag), exact match and F1 (answer). Files are read as by finetune; columns that are "
-        "not given are those of the run's own data, as run.json records them.\n"
+        "Models with another head are evaluated on labelled examples by the metrics of their task: accuracy, "
+        "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities (tag), "
+        "exact match and F1 (answer). Files are read as by finetune; columns that are not given are those of "
+        "the run's own data, as run.json records them.\n"
         "\n"
         "Models that classify pictures are evaluated on folders, lists of files, IDX or CIFAR files: "
-        "accuracy and top-5 accuracy, each class with --per-class, the confusion matrix as a picture "
-        "with --confusion. Models that write captions, or compare texts with pictures, are evaluated "
-        "on lists of files and captions: the share of captions that are exact, or of pictures that are "
-        "nearest to their own.\n"
+        "accuracy and top-5 accuracy, each class with --per-class, the confusion matrix as a picture with "
+        "--confusion. Models that write captions, or compare texts with pictures, are evaluated on lists of "
+        "files and captions: the share of captions that are exact, or of pictures that are nearest to their "
+        "own.\n"
         "\n"
-        "Encoder-decoders generate a text for each source, which is compared with its reference by "
-        "BLEU, chrF, ROUGE and exact match. The data are two files of lines, or one table with both.\n"
+        "Encoder-decoders generate a text for each source, which is compared with its reference by BLEU, "
+        "chrF, ROUGE and exact match. The data are two files of lines, or one table with both.\n"
         "\n"
-        "An n-gram model, which may also be an ARPA file, reads a sentence per line if it is one of "
-        "words; the end of a sentence is predicted too. Perplexity is printed with and without unknown "
-        "words. Bits per byte are known where no word is unknown. A model of tokens reads the same "
-        "stream as a neural model.",
+        "An n-gram model, which may also be an ARPA file, reads a sentence per line if it is one of words; "
+        "the end of a sentence is predicted too. Perplexity is printed with and without unknown words. Bits "
+        "per byte are known where no word is unknown. A model of tokens reads the same stream as a neural "
+        "model.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"

@@ -108,9 +108,9 @@ const cli_verb cli_fill = {
     .name = "fill",
     .summary = "predict the missing words of a text",
     .args = "MODEL [TEXT...]",
-    .description = "Each TEXT or, without TEXT, each line of the input has gaps: the model's mask token "
-                   "([MASK], <mask>) or three underscores. Prints the most likely tokens for each gap with "
-                   "their probabilities.",
+    .description =
+        "Each TEXT or, without TEXT, each line of the input has gaps: the model's mask token ([MASK], "
+        "<mask>) or three underscores. Prints the most likely tokens for each gap with their probabilities.",
     .examples = "banyan fill bert-base-uncased \"Paris is the ___ of France.\"\n"
                 "banyan fill roberta-base --top 3 --json < texts.txt\n",
     .options = options,

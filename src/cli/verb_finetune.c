@@ -73,9 +73,8 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help =
-         "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten times "
-         "that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
+     .help = "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten "
+             "times that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -87,9 +86,9 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.layer_decay), .name = "layer-decay", CLI_RANGE(1e-6, 1), .preset = "1",
      .help = "learning-rate factor from each layer to the one below it"},
     {CLI_AT(finetune_options, tune.freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
-     .help = "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train "
-             "biases and a new "
-             "head alone; but:NAMES: train the parameters with these names and a new head alone"},
+     .help =
+         "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train biases "
+         "and a new head alone; but:NAMES: train the parameters with these names and a new head alone"},
     CLI_LORA_ROW(finetune_options, lora),
     CLI_IA3_ROW(finetune_options, ia3),
     CLI_PREFIX_ROW(finetune_options, prefix_tuning),
@@ -286,22 +285,22 @@ const cli_verb cli_finetune = {
     .summary = "fine-tune a model on labelled examples",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory or a run folder. Its body is kept and gets a new head for the "
-        "task, unless it already has that head with the same labels. Data are tables (TSV, CSV), JSON "
-        "lines or lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, .zst), or "
-        "- for standard input. The columns and labels found are printed before training. Labels are "
-        "numbered in sorted order, and config.json keeps their names.\n"
+        "MODEL is a model directory or a run folder. Its body is kept and gets a new head for the task, "
+        "unless it already has that head with the same labels. Data are tables (TSV, CSV), JSON lines or "
+        "lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, .zst), or - for standard "
+        "input. The columns and labels found are printed before training. Labels are numbered in sorted "
+        "order, and config.json keeps their names.\n"
         "\n"
         "DIR becomes a model directory that other programs load: the best model by the task's metric "
-        "(accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else the last. "
-        "Beside it are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a "
-        "stopped run.\n"
+        "(accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else the last. Beside "
+        "it are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped "
+        "run.\n"
         "\n"
-        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a "
-        "folder of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens "
-        "like a model. With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains "
-        "factors of the outputs of keys and values and of the inputs of the second feed-forward layer; "
-        "--prefix-tuning trains keys and values that stand before every text.",
+        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a folder "
+        "of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens like a model. "
+        "With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains factors of the "
+        "outputs of keys and values and of the inputs of the second feed-forward layer; --prefix-tuning "
+        "trains keys and values that stand before every text.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"
@@ -311,15 +310,13 @@ const cli_verb cli_finetune = {
         "banyan finetune bert-base-cased --task qa --data squad.json --max-length 384 --out runs/qa\n"
         "# pictures in a folder per class, with a new head and augmentation\n"
         "banyan finetune vit-base-patch16-224 --task image-classify --data pets/train --eval pets/test "
-        "--flip "
-        "0.5 --mixup 0.8 --layer-decay 0.75 --out runs/pets\n"
+        "--flip 0.5 --mixup 0.8 --layer-decay 0.75 --out runs/pets\n"
         "# an adapter of rank 16 on all linear layers\n"
         "banyan finetune gpt2 --task lm --data text.txt --lora r=16,alpha=32,targets=all-linear --out "
         "runs/a\n"
         "# an encoder-decoder: columns source and target\n"
         "banyan finetune t5-small --task seq2seq --data train.tsv --eval dev.tsv --prefix 'summarize: ' "
-        "--out "
-        "runs/s\n",
+        "--out runs/s\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

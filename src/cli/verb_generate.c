@@ -41,9 +41,8 @@ static const cli_option rows[] = {
      .help = "when the context is full, continue with its last half; with --no-slide that is an error"},
     {CLI_AT(cli_generate_options, window), .name = "window", CLI_RANGE(0, 1 << 24), .suffix = true,
      .preset = "0",
-     .help =
-         "endless text: the model sees this many tokens, the first --sinks ones of the text among them; 0: "
-         "off"},
+     .help = "endless text: the model sees this many tokens, the first --sinks ones of the text among them; "
+             "0: off"},
     {CLI_AT(cli_generate_options, sinks), .name = "sinks", CLI_RANGE(0, 1 << 24), .preset = "4",
      .help = "with --window, tokens at the beginning of the text that always stay"},
 
@@ -77,13 +76,11 @@ static const cli_option rows[] = {
      .help = "file for the grid of pictures", .group = "Models of pixels"},
     {CLI_AT(cli_generate_options, complete), .name = "complete", .value = "FILE",
      .help = "complete these pictures, or the first ones of a dataset; each becomes a row: the picture, what "
-             "is given of it, "
-             "the samples"},
+             "is given of it, the samples"},
     {CLI_AT(cli_generate_options, upscale), .name = "upscale", .value = "FILE",
-     .help =
-         "models trained with --upscale: enlarge these pictures, or the first ones of a dataset. A picture "
-         "of another size than the small ones is first brought to the large size and averaged; each becomes "
-         "a row: the picture, the small one, the samples"},
+     .help = "models trained with --upscale: enlarge these pictures, or the first ones of a dataset. A "
+             "picture of another size than the small ones is first brought to the large size and averaged; "
+             "each becomes a row: the picture, the small one, the samples"},
     {CLI_AT(cli_generate_options, limit), .name = "limit", CLI_RANGE(1, 4096), .preset = "6",
      .help = "pictures of a dataset to complete or to enlarge"},
     {CLI_AT(cli_generate_options, keep), .name = "keep", CLI_RANGE(0, 1), .preset = "0.5",
@@ -232,8 +229,8 @@ static by_status prompt_tokens(const cli_generation *j, int *out)
     for (int i = 1; i < j->prompts.count; i++)
         if ((int)j->prompts.list[i].ids.count != *out && (j->defaults.max_length || j->defaults.min_length))
             return base_fail(BY_ERR_ARGUMENT,
-                             "max_length and min_length in the model's directory count the prompt, "
-                             "and these prompts differ in length; use --no-generation-config");
+                             "max_length and min_length in the model's directory count the prompt, and these "
+                             "prompts differ in length; use --no-generation-config");
     return BY_OK;
 }
 
@@ -480,8 +477,8 @@ static int generate_run(int argc, char **argv)
     else if (j.o.lines && (sources > 0 && !j.o.file))
         code = cli_usage_fail("--lines reads prompts from --file or stdin");
     else if (sources > 1)
-        code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, "
-                              "and --prefix with --suffix");
+        code = cli_usage_fail("the prompt is given twice: choose one of --prompt, --file, arguments, and "
+                              "--prefix with --suffix");
     else if (j.o.strategy.beams > 1 && j.o.samples > 1)
         code = cli_usage_fail("--samples does not apply to a beam search; use --return");
     else if (j.o.strategy.beams > 1 && cli_given(&args, &j.o.slide) && j.o.slide)
@@ -492,9 +489,8 @@ static int generate_run(int argc, char **argv)
     else if (cli_given(&args, &j.o.sinks) && !j.o.window)
         code = cli_usage_fail("--sinks needs --window");
     else if (j.o.cache.size && !(j.o.cache.lambda > 0))
-        code =
-            cli_usage_fail("--cache-size needs --cache-theta and --cache-lambda: `banyan eval --tune-cache` "
-                           "chooses them");
+        code = cli_usage_fail(
+            "--cache-size needs --cache-theta and --cache-lambda: `banyan eval --tune-cache` chooses them");
     else if (!j.o.cache.size && (cli_given(&args, &j.o.cache.theta) || cli_given(&args, &j.o.cache.lambda) ||
                                  j.o.cache.per_document))
         code = cli_usage_fail("--cache-theta, --cache-lambda and --cache-per-document need --cache-size");
@@ -513,15 +509,14 @@ const cli_verb cli_generate = {
     .name = "generate",
     .group = "Inference",
     .summary = "continue a text with a language model",
-    .description = "MODEL is a model directory or a run folder, whose best model is used. The prompt comes "
-                   "from --prompt, from the arguments after MODEL, from --file, or from standard input if "
-                   "that is not a terminal. Without a prompt the text starts at the model's end-of-text "
-                   "token.\n"
-                   "\n"
-                   "Constraints apply first, in the order listed below, then the temperature, then the "
-                   "filters. With --beams the program searches for the most likely texts under the same "
-                   "constraints; it samples only if --temp is given too. docs/GENERATION.md gives every "
-                   "formula.",
+    .description =
+        "MODEL is a model directory or a run folder, whose best model is used. The prompt comes from "
+        "--prompt, from the arguments after MODEL, from --file, or from standard input if that is not a "
+        "terminal. Without a prompt the text starts at the model's end-of-text token.\n"
+        "\n"
+        "Constraints apply first, in the order listed below, then the temperature, then the filters. With "
+        "--beams the program searches for the most likely texts under the same constraints; it samples only "
+        "if --temp is given too. docs/GENERATION.md gives every formula.",
     .examples = "banyan generate runs/shakespeare \"ROMEO:\"\n"
                 "# the most likely text, as JSON\n"
                 "banyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"

@@ -65,15 +65,15 @@ const cli_verb cli_inspect = {
     .summary = "show a model's parameters, memory, FLOP and graph, or the contents of a file",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory, the folder of a training run, or FAMILY:PRESET for a model that "
-        "is only planned. Shows its shape, its parameters, and for each use (forward, train, decode) "
-        "the memory it takes and the operations per token (a multiplication and an addition are two), "
-        "all known before anything runs.\n"
+        "MODEL is a model directory, the folder of a training run, or FAMILY:PRESET for a model that is only "
+        "planned. Shows its shape, its parameters, and for each use (forward, train, decode) the memory it "
+        "takes and the operations per token (a multiplication and an addition are two), all known before "
+        "anything runs.\n"
         "\n"
-        "For a file: the tensors of a .safetensors or PyTorch .bin file or of an index, with their "
-        "types, shapes and sizes; the kind and vocabulary of a tokenizer.json, vocab.json, vocab.txt, "
-        "merges.txt or spiece.model. A directory whose model is not known here is shown file by file. "
-        "An n-gram model, also as an ARPA file, is shown with its n-grams of each order.",
+        "For a file: the tensors of a .safetensors or PyTorch .bin file or of an index, with their types, "
+        "shapes and sizes; the kind and vocabulary of a tokenizer.json, vocab.json, vocab.txt, merges.txt or "
+        "spiece.model. A directory whose model is not known here is shown file by file. An n-gram model, "
+        "also as an ARPA file, is shown with its n-grams of each order.",
     .examples =
         "banyan inspect runs/shakespeare\n"
         "# will it fit?\nbanyan inspect gpt2:1558m --dtype bf16 --mode train --batch 4\n"

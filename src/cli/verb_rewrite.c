@@ -417,14 +417,13 @@ const cli_verb cli_translate = {
                    "\n"
                    "For multilingual models, --from and --to select a task in config.json "
                    "(translation_en_to_de) or put Marian's >>de<< before the text.",
-    .examples =
-        "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
-        "banyan translate runs/multi30k < test.en > test.de\n"
-        "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n"
-        "# with a language model of the target in the search (shallow fusion)\n"
-        "banyan train --model ngram --order 4 --tokenizer runs/multi30k --lines --data train.de --out "
-        "runs/de\n"
-        "banyan translate runs/multi30k --ngram runs/de --ngram-weight 0.1 < test.en\n",
+    .examples = "banyan translate opus-mt-en-de \"A man is riding a bicycle.\"\n"
+                "banyan translate runs/multi30k < test.en > test.de\n"
+                "banyan translate t5-small --to de --beams 4 --return 4 \"That is good.\"\n"
+                "# with a language model of the target in the search (shallow fusion)\n"
+                "banyan train --model ngram --order 4 --tokenizer runs/multi30k --lines --data train.de "
+                "--out runs/de\n"
+                "banyan translate runs/multi30k --ngram runs/de --ngram-weight 0.1 < test.en\n",
     .options = translate_rows,
     .option_count = BY_COUNT(translate_rows),
     .run = run_translate,
@@ -435,10 +434,9 @@ const cli_verb cli_summarize = {
     .summary = "summarise texts with an encoder-decoder",
     .args = "MODEL [TEXT...]",
     .description =
-        "Prints one line for each TEXT or, without TEXT, for each line of the input. Settings come "
-        "from the options, then from the task \"summarization\" in config.json (length, beams, T5's "
-        "prefix), then from generation_config.json. Texts that are too long are cut, with a note "
-        "on stderr.",
+        "Prints one line for each TEXT or, without TEXT, for each line of the input. Settings come from the "
+        "options, then from the task \"summarization\" in config.json (length, beams, T5's prefix), then "
+        "from generation_config.json. Texts that are too long are cut, with a note on stderr.",
     .examples = "banyan summarize bart-large-cnn -f articles.txt\n"
                 "banyan summarize t5-base --max-new-tokens 60 --no-repeat-ngram 3 < article.txt\n",
     .options = summarize_rows,
@@ -451,14 +449,11 @@ const cli_verb cli_caption = {
     .summary = "describe pictures with an encoder-decoder",
     .args = "MODEL [PICTURE...]",
     .description = "Prints a sentence for each PICTURE: a PNG, JPEG, WebP or GIF file, a directory of them, "
-                   "or a dataset that "
-                   "finetune reads. With more than one picture, its name and a tab stand before the "
-                   "sentence. Pictures are "
-                   "prepared as preprocessor_config.json says.\n"
+                   "or a dataset that finetune reads. With more than one picture, its name and a tab stand "
+                   "before the sentence. Pictures are prepared as preprocessor_config.json says.\n"
                    "\n"
                    "Beams, penalties and lengths come from the options, then from the model's "
-                   "generation_config.json (or "
-                   "config.json if there is none). The default is 5 beams.",
+                   "generation_config.json (or config.json if there is none). The default is 5 beams.",
     .examples = "banyan caption vit-gpt2-image-captioning photo.jpg\n"
                 "banyan caption runs/captions photos/ --beams 3 --json > captions.jsonl\n",
     .options = caption_rows,

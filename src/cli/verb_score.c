@@ -351,10 +351,9 @@ static int score_ngram(const score_options *o, const cli_args *args)
 static int check_usage(const score_options *o, const cli_args *args)
 {
     if (base_dir_exists(args->items[0]))
-        return cli_usage_fail(
-            "%s is a directory, but not an n-gram model: give files of texts, or `banyan eval` "
-            "for a neural model",
-            args->items[0]);
+        return cli_usage_fail("%s is a directory, but not an n-gram model: give files of texts, or `banyan "
+                              "eval` for a neural model",
+                              args->items[0]);
     if (args->count < 2)
         return cli_usage_fail("missing REFERENCES (see banyan score --help)");
     return o->each_word ? cli_usage_fail("--words is for n-gram models") : CLI_OK;
@@ -395,10 +394,9 @@ const cli_verb cli_score = {
     .usage = "[options] HYPOTHESES REFERENCES... | NGRAM-MODEL [FILE...]",
     .args = "HYPOTHESES [REFERENCES...]",
     .description =
-        "All files hold one text per line and have the same number of lines; - is standard input. "
-        "Each REFERENCES file adds a reference for every text. Scores equal those of sacreBLEU and "
-        "rouge_score to the last digit. ROUGE is printed in per cent: F1, precision and recall, "
-        "averaged over lines.\n"
+        "All files hold one text per line and have the same number of lines; - is standard input. Each "
+        "REFERENCES file adds a reference for every text. Scores equal those of sacreBLEU and rouge_score to "
+        "the last digit. ROUGE is printed in per cent: F1, precision and recall, averaged over lines.\n"
         "\n"
         "If the first argument is an n-gram model (a directory, a binary or an ARPA file), the lines of the "
         "files or of standard input are scored by it: the total of log10 p for each line, as KenLM's query "

@@ -91,9 +91,8 @@ const cli_verb cli_tag = {
     .summary = "find names and other entities in texts",
     .args = "MODEL [TEXT...]",
     .description =
-        "Labels the words of each TEXT or, without TEXT, of each line of the input. Consecutive B- "
-        "and I- labels form one entity. A word takes the label of its first token. Positions are "
-        "in bytes.",
+        "Labels the words of each TEXT or, without TEXT, of each line of the input. Consecutive B- and I- "
+        "labels form one entity. A word takes the label of its first token. Positions are in bytes.",
     .examples = "banyan tag runs/conll \"Angela Merkel was born in Hamburg.\"\n"
                 "banyan tag runs/conll --json < texts.txt > entities.jsonl\n",
     .options = options,

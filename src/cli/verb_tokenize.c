@@ -18,8 +18,7 @@ typedef struct tokenize_options {
 static const cli_option options[] = {
     {CLI_AT(tokenize_options, jsonl), .name = "jsonl",
      .help = "read and print JSON lines: {\"text\": ...} (and \"pair\") gives {\"ids\": [...]}; with "
-             "--decode the "
-             "reverse"},
+             "--decode the reverse"},
     {CLI_AT(tokenize_options, no_special), .name = "no-special",
      .help = "add no special tokens; with --decode, print none"},
     {CLI_AT(tokenize_options, decode), .name = "decode", .letter = 'd', .help = "convert ids to text"},

@@ -31,24 +31,22 @@ typedef struct train_options {
 
 static const cli_option options[] = {
     {CLI_AT(train_options, run.recipe), .name = "recipe", .value = "NAME",
-     .help =
-         "use a published set-up; other options override it: multi30k, multi30k-gru, "
-         "transformer-base, transformer-big, shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, "
-         "roberta-base, t5-base",
+     .help = "use a published set-up; other options override it: multi30k, multi30k-gru, transformer-base, "
+             "transformer-big, shakespeare-char, shakespeare-char-cpu, gpt2-124m, bert-base, roberta-base, "
+             "t5-base",
      .group = "Recipe"},
     {CLI_AT(train_options, run.family), .name = "model", .letter = 'm', .preset = "gpt2", .value = "FAMILY",
      .help = "model family: gpt2, openai-gpt, bert, roberta, distilbert, albert, xlm, xlm-roberta, "
              "transformer, marian, t5, bart, llama, gptj, linformer, longformer, big_bird, "
              "sparse-transformer, transfo-xl, xlnet, reformer, imagegpt, image-transformer, vit, deit, clip, "
-             "vision-encoder-decoder, rnn, lstm, "
-             "gru, rnn-seq2seq, ngram",
+             "vision-encoder-decoder, rnn, lstm, gru, rnn-seq2seq, ngram",
      .group = "Model"},
     {CLI_AT(train_options, run.shape.preset), .name = "preset", .preset = "tiny", .value = "NAME",
-     .help = "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, "
-             "wt103-base, wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: "
-             "cifar10, cifar10-dmol; vit: small, base, large, grey28; deit: small, base, tiny-distilled, "
-             "...; encoders: small, "
-             "base, large; rnn, lstm, gru: small, medium, large; rnn-seq2seq: small, base"},
+     .help =
+         "shape by name: tiny, ...; gpt2: 124m, 350m, 774m, 1558m; gptj: 6b; transfo-xl: enwik8, wt103-base, "
+         "wt103; reformer: duplication; imagegpt: small, medium, large; image-transformer: cifar10, "
+         "cifar10-dmol; vit: small, base, large, grey28; deit: small, base, tiny-distilled, ...; encoders: "
+         "small, base, large; rnn, lstm, gru: small, medium, large; rnn-seq2seq: small, base"},
     {CLI_AT(train_options, run.shape.layers), .name = "layers", CLI_MIN(1),
      .help = "number of layers (default: the preset's)"},
     {CLI_AT(train_options, run.shape.decoder_layers), .name = "decoder-layers", CLI_MIN(1),
@@ -66,20 +64,17 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.shape.attention), .name = "attention",
      .choices = "strided|fixed|1d|2d|additive|none|dot|general|concat",
      .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are "
-             "lines or "
-             "rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, 1d, "
-             "additive)"},
+             "lines or rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, "
+             "1d, additive)"},
     {CLI_AT(train_options, run.shape.cell), .name = "cell", .choices = "gru|lstm|rnn",
      .help = "rnn-seq2seq: cell of the recurrent layers (default: gru)"},
     {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
      .choices = "merged|alternating|heads",
-     .help =
-         "sparse-transformer: both sets of keys in every layer and head, one in each layer in turn, or one "
-         "in each half of the heads (default: the preset's)"},
+     .help = "sparse-transformer: both sets of keys in every layer and head, one in each layer in turn, or "
+             "one in each half of the heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.stride), .name = "stride", CLI_MIN(1),
-     .help =
-         "sparse-transformer: length of the pattern, for images a row: width times channels (default: near "
-         "the square root of the context)"},
+     .help = "sparse-transformer: length of the pattern, for images a row: width times channels (default: "
+             "near the square root of the context)"},
     {CLI_AT(train_options, run.shape.summary), .name = "summary", CLI_MIN(1),
      .help = "sparse-transformer: summary positions of a block of a fixed pattern (default: a quarter of the "
              "stride, at most 8)"},
@@ -105,19 +100,18 @@ static const cli_option options[] = {
      .help = "start from the weights of this model or run"},
 
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help =
-         "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
-         "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, .json. "
-         "For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for clip and "
-         "vision-encoder-decoder: a list of files and captions",
+     .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
+             "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, "
+             ".json. For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for "
+             "clip and vision-encoder-decoder: a list of files and captions",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
      .help = "without --eval-data, hold out this share at the end of the data"},
     {CLI_AT(train_options, run.tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
-     .help = "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N, word:N trained on "
-             "the data (default: char, or the model's own with --init-from; ngram: words between white "
-             "space)"},
+     .help =
+         "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N, word:N trained on the "
+         "data (default: char, or the model's own with --init-from; ngram: words between white space)"},
     {CLI_AT(train_options, run.target_tokenizer), .name = "target-tokenizer", .value = "DIR|bpe:N",
      .help = "translate: separate tokenizer for the target (transformer, marian)"},
 
@@ -462,19 +456,18 @@ const cli_verb cli_train = {
     .name = "train",
     .group = "Training",
     .summary = "train a model from scratch, or continue a run",
-    .description =
-        "Trains a model on text with the objective of its family and writes a run folder: "
-        "checkpoints (HuggingFace directories; last and best link to them), metrics.jsonl, "
-        "TensorBoard events, loss.svg and run.json.\n"
-        "\n"
-        "The same command continues a stopped run bit for bit, after Ctrl-C, a crash or a power "
-        "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
-        "run removes and replaces only files that it wrote (owned.json lists them).\n"
-        "\n"
-        "--model ngram counts instead and estimates an n-gram model of words or tokens, with the "
-        "estimates of KenLM's lmplz. Counts that do not fit in --memory go to sorted runs in files "
-        "without a name, which vanish with the process. A run that was stopped starts again; the "
-        "model appears when it is complete.",
+    .description = "Trains a model on text with the objective of its family and writes a run folder: "
+                   "checkpoints (HuggingFace directories; last and best link to them), metrics.jsonl, "
+                   "TensorBoard events, loss.svg and run.json.\n"
+                   "\n"
+                   "The same command continues a stopped run bit for bit, after Ctrl-C, a crash or a power "
+                   "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
+                   "run removes and replaces only files that it wrote (owned.json lists them).\n"
+                   "\n"
+                   "--model ngram counts instead and estimates an n-gram model of words or tokens, with the "
+                   "estimates of KenLM's lmplz. Counts that do not fit in --memory go to sorted runs in "
+                   "files without a name, which vanish with the process. A run that was stopped starts "
+                   "again; the model appears when it is complete.",
     .examples =
         "# a character model of Shakespeare\n"
         "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
@@ -486,11 +479,10 @@ const cli_verb cli_train = {
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
         "# English to German, with a shared vocabulary\n"
-        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de "
-        "--tokenizer bpe:8000 --out runs/en-de\n"
+        "banyan train --model transformer --data train.en train.de --eval-data val.en val.de --tokenizer "
+        "bpe:8000 --out runs/en-de\n"
         "# a published set-up with one change\n"
-        "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out "
-        "runs/char\n"
+        "banyan train --recipe shakespeare-char --data shakespeare.txt --max-steps 2000 --out runs/char\n"
         "# a 5-gram model of words, and one of characters\n"
         "banyan train --model ngram --order 5 --data corpus.txt --out runs/ng --arpa ng.arpa.gz\n"
         "banyan train --model ngram --order 8 --tokenizer char --data corpus.txt --out runs/chars\n"
@@ -508,8 +500,8 @@ const cli_verb cli_train = {
         "# one that enlarges pictures\n"
         "banyan train --model image-transformer --upscale 4 --data cifar-10-batches-bin --out runs/larger\n"
         "# XLM on sentences and their translations\n"
-        "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de "
-        "--parallel --seq 64 --out runs/xlm\n",
+        "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq 64 "
+        "--out runs/xlm\n",
     .options = options,
     .option_count = BY_COUNT(options),
     .run = run,

@@ -238,9 +238,8 @@ const cli_verb cli_train_tokenizer = {
     .summary = "train a BPE, WordPiece, Unigram or word-level tokenizer from text",
     .args = "FILE...",
     .description =
-        "Reads text files line by line and writes a tokenizer that banyan and the HuggingFace "
-        "libraries load with the same ids. Memory grows with the number of distinct words, not "
-        "with the size of the text.\n"
+        "Reads text files line by line and writes a tokenizer that banyan and the HuggingFace libraries load "
+        "with the same ids. Memory grows with the number of distinct words, not with the size of the text.\n"
         "\n"
         "--like selects a whole pipeline:\n"
         "  gpt2        bytes, BPE, <|endoftext|>\n"
@@ -248,13 +247,13 @@ const cli_verb cli_train_tokenizer = {
         "  gpt         lower case, BPE with </w> at word ends\n"
         "  bert        lower case without accents, WordPiece, [PAD] [UNK] [CLS] [SEP] [MASK]\n"
         "  bert-cased  the same with case and accents\n"
-        "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> after "
-        "the vocabulary\n"
+        "  t5          Unigram with a visible space, <pad> </s> <unk>, and 100 <extra_id_N> after the "
+        "vocabulary\n"
         "\n"
-        "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), "
-        "with the given mark at word ends or inside words, or else with a visible space before "
-        "words. BPE produces the merges of the reference trainer, in its order. word keeps the most frequent "
-        "words, as spaces separate them, and the end of a line as one; all others are unknown.",
+        "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), with the "
+        "given mark at word ends or inside words, or else with a visible space before words. BPE produces "
+        "the merges of the reference trainer, in its order. word keeps the most frequent words, as spaces "
+        "separate them, and the end of a line as one; all others are unknown.",
     .examples = "banyan train-tokenizer --like gpt2 --vocab-size 32000 corpus/*.txt --out my-tokenizer\n"
                 "banyan train-tokenizer --kind unigram --vocab-size 8000 --special '<s>,</s>' text.txt --out "
                 "unigram.json\n"

@@ -108,23 +108,22 @@ const cli_verb cli_verify = {
     .summary = "compare a model with recorded reference results",
     .args = "DIR",
     .description =
-        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and "
-        "expected results, and case.json with the settings. Prints one line per tensor (name, "
-        "error, ok or FAILED) and a summary. The exit status is 1 if anything failed.\n"
+        "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and expected "
+        "results, and case.json with the settings. Prints one line per tensor (name, error, ok or FAILED) "
+        "and a summary. The exit status is 1 if anything failed.\n"
         "\n"
-        "Error measures for a (here) against b (the reference), with bounds for f32 and f64; for "
-        "bf16 and f16:\n"
-        "  outputs            largest |a-b| / max(1, |b|)       1e-4;  1e-4 of NMSE = sum (a-b)^2 "
-        "/ sum b^2\n"
+        "Error measures for a (here) against b (the reference), with bounds for f32 and f64; for bf16 and "
+        "f16:\n"
+        "  outputs            largest |a-b| / max(1, |b|)       1e-4;  1e-4 of NMSE = sum (a-b)^2 / sum b^2\n"
         "  loss               largest |a-b| / max(1, |b|)       1e-5;  1e-2\n"
         "  gradients          |a-b| / |b|, 2-norms              1e-4;  1e-3 of NMSE\n"
         "  generated tokens   how many differ                   0;     not run\n"
         "  training steps     largest |a-b| / max(1, |b|)       1e-4;  3e-2\n"
         "  trained parameters |a-b| / |b|, 2-norms              1e-4;  1e-2 of NMSE\n"
         "\n"
-        "A gradient that is zero except for rounding, such as that of a key bias, is measured "
-        "against 1/1000 (16 bits: 1/10) of the norm of the whole gradient. Such elements of a "
-        "trained parameter do not count.",
+        "A gradient that is zero except for rounding, such as that of a key bias, is measured against 1/1000 "
+        "(16 bits: 1/10) of the norm of the whole gradient. Such elements of a trained parameter do not "
+        "count.",
     .examples = "banyan verify tests/data/verify/gpt2\n"
                 "banyan verify tests/data/verify/gpt2 --dtype bf16 --json\n",
     .options = options,
