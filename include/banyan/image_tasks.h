@@ -60,6 +60,8 @@ typedef struct by_image_evaluate_spec {
     by_image_data data;
     int batch;               /* 0: 64 */
     const char *predictions; /* a file for one JSON object a picture, or NULL */
+    by_dtype weights;        /* how those of products are stored, as in by_model_spec */
+    const char *adapter;     /* a folder with an adapter for the model, or NULL */
     bool (*cancelled)(void *user);
     void (*progress)(void *user, int64_t done, int64_t total); /* or NULL */
     void *user;
@@ -76,7 +78,7 @@ typedef struct by_pixel_result {
     double nats, bits; /* per token */
     double seconds;
 } by_pixel_result;
-/* Measures a model of pixels on a dataset. Of the spec, predictions do not count. */
+/* Measures a model of pixels on a dataset. Of the spec, predictions, weights and the adapter do not count: the model is open. */
 BY_API by_status by_pixel_evaluate(by_model *m, const by_processor *p, const char *const *paths, int count,
                                    const by_image_evaluate_spec *spec, by_pixel_result *out);
 /* Draws the confusion matrix with the names of the classes, as SVG or PNG by the ending of the path. */

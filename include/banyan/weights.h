@@ -89,7 +89,8 @@ BY_API by_status by_weights_convert(const char *in, const char *out, const by_co
                                     by_convert_report *report);
 
 /* Copies the files that accompany a model's weights (tokenizer, configuration, templates) from one directory
- * to another: regular files that are not weights of any format, not hidden, and not yet present. Files in the
+ * to another: regular files that are not weights of any format, not hidden, and not yet present. What a
+ * training run keeps beside its model and the configuration of an adapter are left out. Files in the
  * folders listed in modules.json (sentence-transformers) are copied too. */
 BY_API by_status by_companions_copy(const char *from, const char *to);
 

@@ -1,5 +1,6 @@
 /* file.c - reads files whole or mapped, and replaces them so that a crash or a full disk leaves either the
  * old contents or the new ones. Every message names the path. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -187,6 +188,20 @@ bool base_dir_exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+by_status base_dir_check_empty(const char *path)
+{
+    if (base_file_exists(path))
+        return base_fail(BY_ERR_ARGUMENT, "%s exists and is not a directory", path);
+    DIR *d = opendir(path);
+    if (!d)
+        return BY_OK;
+    bool nothing = true;
+    for (struct dirent *e; (e = readdir(d));)
+        nothing = nothing && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
+    closedir(d);
+    return nothing ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", path);
 }
 
 by_status base_dir_make(const char *path)

@@ -26,7 +26,8 @@ char *base_file_read(const char *path, size_t limit, size_t *size);
 
 bool base_file_exists(const char *path);
 bool base_dir_exists(const char *path);
-by_status base_dir_make(const char *path);  /* with parents; fine when it exists */
+by_status base_dir_check_empty(const char *path); /* an error unless it is an empty directory or nothing */
+by_status base_dir_make(const char *path);        /* with parents; fine when it exists */
 char *base_dir_temporary(const char *name); /* a new one in $TMPDIR or /tmp; heap string, NULL on failure */
 
 /* Removes a directory with its regular files and sub-directories. Succeeds if it does not exist. */

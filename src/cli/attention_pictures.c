@@ -53,7 +53,7 @@ static by_status look_at(job *j)
     const cli_picture_look *k = j->k;
     char *path = (char *)k->picture;
     const bool writes = by_model_task(k->model) == BY_TASK_SEQ2SEQ;
-    by_processor *p = gen_processor_open(k->model, k->dir);
+    by_processor *p = gen_processor_open(k->model, k->dir, k->adapter);
     by_picture_set *set = p ? cli_pictures_open(&path, 1, NULL, by_processor_channels(p)) : NULL;
     by_tokenizer *t = set && writes ? cli_tokenizer(k->dir) : NULL;
     by_status s = set && (t || !writes) ? BY_OK : base_error_status();

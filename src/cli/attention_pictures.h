@@ -11,8 +11,9 @@ typedef struct cli_picture_look {
     by_model *model;
     const char *name; /* of the model, as the user gave it */
     const char *dir, *picture, *out;
-    const char *pixel;  /* "R,C": the patch that has this pixel looks; NULL: the class token */
-    const char *target; /* a caption; NULL: the model writes it */
+    const char *adapter; /* the folder of one, or NULL */
+    const char *pixel;   /* "R,C": the patch that has this pixel looks; NULL: the class token */
+    const char *target;  /* a caption; NULL: the model writes it */
     cli_picture_show show;
     int layer, head; /* -1: all */
     bool json;

@@ -152,11 +152,11 @@ static bool interrupted(void *user)
 }
 
 /* The tokenizer of a model of texts, or the processor of a model of pictures. */
-static by_status open_reader(cli_reading *r, const char *path, const char *dir)
+static by_status open_reader(cli_reading *r, const char *path, const char *dir, const char *adapter)
 {
     by_pictures p;
     if (gen_reads_pictures(r->model, &p))
-        r->processor = gen_processor_open(r->model, dir);
+        r->processor = gen_processor_open(r->model, dir, adapter);
     else
         r->tokenizer = cli_tokenizer(path);
     return r->processor || r->tokenizer ? BY_OK : base_error_status();
@@ -169,7 +169,7 @@ by_status cli_read_open(cli_reading *r, const char *path, by_task task, const cl
     r->device = dir ? cli_device(o->device, o->threads) : NULL;
     const by_model_spec spec = {.dtype = (by_dtype)o->dtype, .adapter_folder = o->adapter};
     r->model = r->device ? by_model_open(r->device, dir, &spec) : NULL;
-    by_status s = r->model ? open_reader(r, path, dir) : base_error_status();
+    by_status s = r->model ? open_reader(r, path, dir, o->adapter) : base_error_status();
     base_free(dir);
     BY_TRY(s);
     r->predictor = by_predictor_new(

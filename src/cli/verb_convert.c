@@ -73,6 +73,18 @@ static int print_report(const convert_options *o, const char *out, const by_conv
     return CLI_OK;
 }
 
+/* The same of a model that was opened and saved. */
+static void print_model(const convert_options *o, const char *out, const by_model *m, by_dtype dtype)
+{
+    cJSON *j = cJSON_CreateObject();
+    cJSON_AddStringToObject(j, "out", out);
+    cJSON_AddBoolToObject(j, "written", !o->dry_run);
+    cJSON_AddStringToObject(j, "model", by_model_class(m));
+    cJSON_AddNumberToObject(j, "parameters", (double)by_params_elements(by_model_params(m)));
+    cJSON_AddStringToObject(j, "dtype", by_dtype_name(dtype));
+    cli_print_json(j);
+}
+
 /* ---- adapters --------------------------------------------------------------------------------- */
 
 /* Whether a directory has an adapter. */
@@ -85,7 +97,8 @@ static bool has_adapter(const char *dir)
 }
 
 /* The model with its adapter merged, in a directory of another name until it is complete. */
-static by_status write_merged(by_model *m, const char *base, const char *out, const by_save_spec *spec)
+static by_status write_merged(by_model *m, const char *base, const char *adapter, const char *out,
+                              const by_save_spec *spec)
 {
     char *temp = base_sprintf("%s.tmp-%ld", out, (long)getpid());
     if (!temp)
@@ -96,6 +109,8 @@ static by_status write_merged(by_model *m, const char *base, const char *out, co
         s = base_dir_make(temp);
     if (s == BY_OK)
         s = by_model_save_with(m, temp, spec);
+    if (s == BY_OK) /* the chat template or the size of pictures may be the adapter's */
+        s = by_companions_copy(adapter, temp);
     if (s == BY_OK)
         s = by_companions_copy(base, temp);
     if (s == BY_OK)
@@ -119,11 +134,13 @@ static by_status merge(const convert_options *o, const char *in, const char *out
     by_model *m = d ? by_model_open(d, in, &opening) : NULL;
     const int layers = by_adapter_layers(by_model_adapter(m));
     by_status s = m ? BY_OK : base_error_status();
-    if (s == BY_OK && base_file_exists(out))
-        s = base_fail(BY_ERR_IO, "%s: a file is in the way", out);
-    if (s == BY_OK && !o->dry_run)
-        s = write_merged(m, base, out, &as);
     if (s == BY_OK)
+        s = base_dir_check_empty(out);
+    if (s == BY_OK && !o->dry_run)
+        s = write_merged(m, base, own ? in : o->merge, out, &as);
+    if (s == BY_OK && o->json)
+        print_model(o, out, m, as.dtype);
+    else if (s == BY_OK)
         printf("%s %s: the adapter of %d layers is merged, weights in %s\n",
                o->dry_run ? "would write" : "wrote", out, layers, by_dtype_name(as.dtype));
     by_model_free(m);
@@ -149,7 +166,7 @@ static by_status write_joined(by_model *m, const char *encoder, const char *deco
                               const by_save_spec *spec)
 {
     char *temp = base_sprintf("%s.tmp-%ld", out, (long)getpid());
-    by_processor *p = temp ? gen_processor_open(m, encoder) : NULL;
+    by_processor *p = temp ? gen_processor_open(m, encoder, NULL) : NULL;
     by_tokenizer *t = p ? by_tokenizer_load(decoder) : NULL;
     by_status s = t ? base_dir_make(temp) : base_error_status();
     if (t)
@@ -177,11 +194,13 @@ static by_status join(const convert_options *o, const char *encoder, const char 
     by_device *d = decoder ? by_device_open("cpu", 0) : NULL;
     by_model *m = d ? by_model_join(d, encoder, decoder, 0) : NULL;
     by_status s = m ? BY_OK : base_error_status();
-    if (s == BY_OK && base_file_exists(out))
-        s = base_fail(BY_ERR_IO, "%s: a file is in the way", out);
+    if (s == BY_OK)
+        s = base_dir_check_empty(out);
     if (s == BY_OK && !o->dry_run)
         s = write_joined(m, encoder, decoder, out, &as);
-    if (s == BY_OK)
+    if (s == BY_OK && o->json)
+        print_model(o, out, m, as.dtype);
+    else if (s == BY_OK)
         printf("%s %s: %s, %s parameters; banyan finetune --task caption trains it\n",
                o->dry_run ? "would write" : "wrote", out, by_model_title(m),
                cli_count_text(by_params_elements(by_model_params(m))).s);
@@ -210,6 +229,18 @@ static int convert_ngram(const convert_options *o, const cli_args *args)
     if (other)
         return cli_usage_fail("--%s is not for n-gram models", other->name);
     return cli_ngram_convert(args->items[0], args->items[1], o->json);
+}
+
+/* Why the options do not go together, or NULL. */
+static const char *conflict(const convert_options *o, const char *in, bool merges)
+{
+    if (merges && o->decoder)
+        return "--decoder needs a model without an adapter: merge it first";
+    if (o->merge && has_adapter(in))
+        return "IN has an adapter already, which is merged: --merge adds one to a model without";
+    if (o->renames.count)
+        return "--rename is for weights that are converted as they are, not with an adapter or --decoder";
+    return NULL;
 }
 
 static int run(int argc, char **argv)
@@ -242,8 +273,14 @@ static int run(int argc, char **argv)
                             .user = &bar};
     by_convert_report report = {0};
     char *in = input(args.items[0]);
-    cli_progress_start(&bar);
     const bool merges = in && (o.merge || has_adapter(in));
+    if (in && (merges || o.decoder) && conflict(&o, in, merges)) {
+        code = cli_usage_fail("%s", conflict(&o, in, merges));
+        base_free(in);
+        cli_args_free(&args);
+        return code;
+    }
+    cli_progress_start(&bar);
     by_status s = !in         ? base_error_status()
                   : merges    ? merge(&o, in, out, typed)
                   : o.decoder ? join(&o, in, out, typed)

@@ -198,7 +198,7 @@ static by_status open_job(job *j, const cli_args *args)
     }
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : base_error_status();
-    if (s == BY_OK && j->kind->pictures && !(j->processor = gen_processor_open(j->model, dir)))
+    if (s == BY_OK && j->kind->pictures && !(j->processor = gen_processor_open(j->model, dir, read->adapter)))
         s = base_error_status();
     base_free(dir);
     by_rewriter_spec spec = {.generate.cancelled = cli_poll,

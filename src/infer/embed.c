@@ -91,11 +91,11 @@ static by_status read_modules(by_embedder *e, const char *dir)
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* What turns texts and pictures into inputs, as the model reads them. */
-static by_status open_readers(by_embedder *e, const char *dir)
+static by_status open_readers(by_embedder *e, const char *dir, const char *adapter)
 {
     by_pictures p;
     const bool pictures = gen_reads_pictures(e->model, &p), colours = pictures && !p.channels;
-    if (pictures && !(e->processor = gen_processor_open(e->model, dir)))
+    if (pictures && !(e->processor = gen_processor_open(e->model, dir, adapter)))
         return base_error_status();
     if (!colours && by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))
         return base_error_status();
@@ -110,7 +110,7 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
     e->model = by_model_open(d, dir, &body);
     if (!e->model)
         return base_error_status();
-    BY_TRY(open_readers(e, dir));
+    BY_TRY(open_readers(e, dir, spec->adapter));
     e->shared = e->tokenizer && e->processor;
     e->width = e->shared ? by_model_projection(e->model) : by_model_width(e->model);
     if (spec->pooling != BY_POOLING_DEFAULT)

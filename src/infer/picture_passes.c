@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/prefetch.h"
+#include "model/adapter.h"
 
 enum { SLOTS = 2 };
 
@@ -20,22 +21,31 @@ typedef struct reading {
     size_t room;
 } reading;
 
-by_processor *gen_processor_open(const by_model *m, const char *dir)
+static bool has_processor(const char *dir)
 {
-    by_pictures p;
-    char *path = base_path_join(dir, "preprocessor_config.json");
-    if (!path)
-        return NULL;
-    const bool there = base_file_exists(path);
+    char *path = dir ? base_path_join(dir, "preprocessor_config.json") : NULL;
+    const bool there = path && base_file_exists(path);
     base_free(path);
-    if (there)
-        return by_processor_open(dir);
-    if (!by_model_pictures(m, &p)) {
-        base_fail(BY_ERR_FORMAT, "%s: there is no preprocessor_config.json", dir);
-        return NULL;
-    }
-    return by_processor_new(
-        &(by_processor_spec){.channels = p.channels, .height = p.height, .width = p.width});
+    return there;
+}
+
+by_processor *gen_processor_open(const by_model *m, const char *dir, const char *adapter)
+{
+    by_pictures reads;
+    char *base = model_adapter_is_folder(dir) ? by_adapter_base(dir) : NULL;
+    const char *const dirs[] = {adapter, dir, base};
+    for (int i = 0; i < BY_COUNT(dirs); i++)
+        if (has_processor(dirs[i])) {
+            by_processor *p = by_processor_open(dirs[i]);
+            base_free(base);
+            return p;
+        }
+    base_free(base);
+    if (by_model_pictures(m, &reads))
+        return by_processor_new(
+            &(by_processor_spec){.channels = reads.channels, .height = reads.height, .width = reads.width});
+    base_fail(BY_ERR_FORMAT, "%s: there is no preprocessor_config.json", dir);
+    return NULL;
 }
 
 bool gen_reads_pictures(const by_model *m, by_pictures *out)

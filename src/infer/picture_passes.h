@@ -6,9 +6,10 @@
 #include "banyan/pass.h"
 #include "banyan/picture_set.h"
 
-/* The processor of a model directory: preprocessor_config.json or, where there is none, one that resizes to the model's size.
- * NULL on failure. */
-by_processor *gen_processor_open(const by_model *m, const char *dir);
+/* The processor of a model that was opened from `dir`, with the adapter in the folder `adapter` unless that is NULL: the first
+ * preprocessor_config.json in the folder of the adapter, in `dir`, and in the model that `dir` is an adapter for. Where there is none, one
+ * that resizes to the model's size. NULL on failure. */
+by_processor *gen_processor_open(const by_model *m, const char *dir, const char *adapter);
 
 /* What pictures a model reads: of patches, or as one colour of a palette for each position (channels 0, patch 1). False: it reads none. */
 bool gen_reads_pictures(const by_model *m, by_pictures *out);

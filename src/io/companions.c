@@ -8,20 +8,34 @@
 #include "base/json.h"
 #include "io/weights.h"
 
-/* Not copied: weights in any format, their indices, and files of a training run. */
-static const char *const left[] = {
-    ".safetensors", ".bin",        ".pt",     ".pth", ".ckpt", ".h5",     ".msgpack", ".onnx",
-    ".gguf",        ".index.json", ".tflite", ".npz", ".ot",   ".pickle", ".pkl",     "trainer_state.json"};
+/* Not copied, by the end of the name: weights in any format, their indices, */
+static const char *const weights[] = {".safetensors", ".bin",     ".pt",   ".pth",    ".ckpt",
+                                      ".h5",          ".msgpack", ".onnx", ".gguf",   ".index.json",
+                                      ".tflite",      ".npz",     ".ot",   ".pickle", ".pkl"};
+/* what a training run writes beside a model, */
+static const char *const run[] = {"trainer_state.json", "run.json",      "owned.json",
+                                  "metrics.jsonl",      "samples.jsonl", "loss.svg"};
+static const char events[] = "events.out.tfevents."; /* the beginning of a name, */
+/* and the configuration of an adapter, which the copy does not have. */
+static const char adapter[] = "adapter_config.json";
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
 
 static bool is_companion(const char *name)
 {
-    if (name[0] == '.' || strstr(name, ".tmp-"))
+    if (name[0] == '.' || strstr(name, ".tmp-") || strncmp(name, events, sizeof events - 1) == 0 ||
+        strcmp(name, adapter) == 0)
         return false;
-    for (int i = 0; i < BY_COUNT(left); i++) {
-        size_t n = strlen(name), k = strlen(left[i]);
-        if (n >= k && strcmp(name + n - k, left[i]) == 0)
+    for (int i = 0; i < BY_COUNT(weights); i++)
+        if (ends_with(name, weights[i]))
             return false;
-    }
+    for (int i = 0; i < BY_COUNT(run); i++)
+        if (strcmp(name, run[i]) == 0)
+            return false;
     return true;
 }
 

@@ -274,20 +274,6 @@ static by_status write_folder(job *j, const char *in, const char *dir)
     return s == BY_OK ? base_dir_sync(dir) : s;
 }
 
-static by_status check_empty(const char *dir)
-{
-    if (base_file_exists(dir))
-        return base_fail(BY_ERR_ARGUMENT, "%s exists and is not a directory", dir);
-    DIR *d = opendir(dir);
-    if (!d)
-        return BY_OK;
-    bool empty = true;
-    for (struct dirent *e; (e = readdir(d));)
-        empty = empty && (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."));
-    closedir(d);
-    return empty ? BY_OK : base_fail(BY_ERR_ARGUMENT, "%s exists and is not empty", dir);
-}
-
 /* Returns the process that created OUT.unfinished-PID if the name has that form and the process no longer
  * exists, otherwise 0. */
 static long dead_owner(const char *name, const char *out)
@@ -386,7 +372,7 @@ by_status by_weights_convert(const char *in, const char *out, const by_convert_s
     BY_TRY(check_spec(spec, to_file));
     BY_TRY(check_name(out));
     if (!to_file)
-        BY_TRY(check_empty(out));
+        BY_TRY(base_dir_check_empty(out));
     j.in = by_weights_open(in);
     by_status s = j.in ? prepare(&j) : base_error_status();
     if (s == BY_OK && !spec->dry_run)

@@ -388,8 +388,10 @@ by_status by_image_evaluate(by_device *d, const char *model, by_dtype dtype, con
     base_error_clear();
     *out = (by_image_result){0};
     train_captions captions = {0};
-    by_model *m = by_model_open(d, model, &(by_model_spec){.dtype = dtype});
-    by_processor *p = m ? gen_processor_open(m, model) : NULL;
+    by_model *m = by_model_open(
+        d, model,
+        &(by_model_spec){.dtype = dtype, .weights = spec->weights, .adapter_folder = spec->adapter});
+    by_processor *p = m ? gen_processor_open(m, model, spec->adapter) : NULL;
     by_status s = p ? check_model(m, p) : base_error_status();
     const by_picture_set_spec reading = {
         .kind = m && by_model_task(m) == BY_TASK_CLASSIFY ? BY_EXAMPLE_IMAGE_CLASSIFY : BY_EXAMPLE_CAPTION,

@@ -241,7 +241,7 @@ static by_status open_model(train_picture_run *r)
         by_model_set_dropout(r->model, r->spec.shape.dropout);
     if (r->spec.images.drop_path >= 0)
         arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_DROP_PATH, r->spec.images.drop_path);
-    r->processor = gen_processor_open(r->model, r->spec.init_from);
+    r->processor = gen_processor_open(r->model, r->spec.init_from, NULL);
     if (r->processor && r->spec.images.size > 0)
         return by_processor_set_size(r->processor, r->spec.images.size, r->spec.images.size);
     return r->processor ? BY_OK : base_error_status();

@@ -39,7 +39,7 @@ static bool near(const by_prepared *a, const by_prepared *b)
 static by_status check_values(const train_teacher *t, const by_processor *processor,
                               const by_picture_set *set)
 {
-    by_processor *own = gen_processor_open(t->model, t->spec.dir);
+    by_processor *own = gen_processor_open(t->model, t->spec.dir, NULL);
     by_image *m = own ? by_picture_set_get(set, 0) : NULL;
     by_prepared a = {0}, b = {0};
     by_status s = m ? by_processor_apply(processor, m, &a) : base_error_status();

@@ -257,6 +257,45 @@ check prefix-is-not-merged fails 1 'cannot be merged'
 run inspect gpt2:124m --mode train --seq 16 --prefix-tuning 20 --json
 check prefix-inspect works "\"trained_parameters\":$((20 * 12 * 2 * 768))"
 
+# ---- what stands beside an adapter -----------------------------------------------------------------------------------------
+# Pictures of another size than the model's: eight raw ones of 8 x 8 pixels, prepared with 16.
+printf '\0\0\10\3\0\0\0\10\0\0\0\10\0\0\0\10' >"$tmp/p-images-idx3-ubyte"
+awk 'BEGIN { for (i = 0; i < 512; i++) printf "%c", 33 + (i * i * 7) % 90 }' >>"$tmp/p-images-idx3-ubyte"
+printf '\0\0\10\1\0\0\0\10\0\1\0\1\0\1\0\1' >"$tmp/p-labels-idx1-ubyte"
+set -- --data "$tmp/p-images-idx3-ubyte" --threads 1
+run train --model vit --layers 1 --heads 2 --width 16 --max-steps 2 --out "$tmp/vit" --quiet "$@"
+run finetune "$tmp/vit/last" --eval "$tmp/p-images-idx3-ubyte" --image-size 16 --lora r=4,save=classifier --learning-rate 0.1 --epochs 3 --out "$tmp/v" --quiet "$@"
+check an-adapter-of-pictures works '^accuracy'
+run eval "$tmp/v" --json "$@"
+loss=$(field loss)
+check it-has-learned-something atleast "$loss" 0
+run eval "$tmp/vit/last" --json "$@"
+check without-it-another-loss eval '! near "$(field loss)" "$loss"'
+run eval "$tmp/vit/last" --adapter "$tmp/v" --json "$@"
+check eval-of-pictures-with-adapter near "$(field loss)" "$loss"
+run convert "$tmp/vit/last" "$tmp/v-merged" --merge "$tmp/v"
+run eval "$tmp/v-merged" --json "$@"
+check merged-with-the-size-of-its-pictures near "$(field loss)" "$loss"
+check merged-without-the-record-of-a-run [ "$(ls "$tmp/v-merged" | tr '\n' ' ')" = "config.json model.safetensors preprocessor_config.json " ]
+mkdir "$tmp/bare"
+cp "$tmp/v/adapter_config.json" "$tmp/v/adapter_model.safetensors" "$tmp/bare"
+sed 's/"image_std": *\[[^]]*\]/"image_std": [0.25]/' "$tmp/vit/last/preprocessor_config.json" >"$tmp/std"
+cp "$tmp/std" "$tmp/vit/last/preprocessor_config.json"
+run classify "$tmp/vit/last" --adapter "$tmp/bare" --threads 1 "$BANYAN_SOURCE/docs/vit-attention.png"
+cp "$tmp/out" "$tmp/given"
+run classify "$tmp/bare" --threads 1 "$BANYAN_SOURCE/docs/vit-attention.png"
+check a-bare-adapter-takes-the-processor-of-its-model cmp "$tmp/out" "$tmp/given"
+
+echo '{"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": "cat"}]}' >"$tmp/chat.jsonl"
+echo '{% for m in messages %}{{ m.content }} {% endfor %}' >"$tmp/chat.jinja"
+run align "$gpt2" --method sft --data "$tmp/chat.jsonl" --chat-template "$tmp/chat.jinja" --lora r=2 --max-steps 1 --threads 1 --out "$tmp/ch" --quiet
+check an-adapter-with-a-chat-template works model
+run convert "$gpt2" "$tmp/ch-merged" --merge "$tmp/ch" --json
+check merged-says-so-in-json works '"model":"GPT2LMHeadModel"'
+check merged-with-its-chat-template grep -q 'm.content' "$tmp/ch-merged/tokenizer_config.json"
+run convert "$gpt2" "$tmp/none" --merge "$tmp/ch" --rename a=b
+check no-names-are-changed-in-merging fails 2 '--rename is for weights that are converted as they are'
+
 # ---- sizes -----------------------------------------------------------------------------------------------------------------
 run inspect gpt2:124m --mode train --seq 16 --lora r=16,alpha=32,targets=all-linear --json
 check inspect-counts works '"trained_parameters":2359296' # 12 layers of 16 (768 + 2304 + 2 * 768 + 2 * (768 + 3072))
