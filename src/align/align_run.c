@@ -6,6 +6,7 @@
 
 #include "align/methods.h"
 #include "base/base.h"
+#include "model/model.h"
 
 static const char *const names[BY_ALIGN_METHODS] = {[BY_ALIGN_SFT] = "sft",
                                                     [BY_ALIGN_REWARD] = "reward",
@@ -77,6 +78,17 @@ by_align_spec by_align_defaults(by_align_method method)
     return s;
 }
 
+/* A model of pictures has no tokenizer, which is not what is wrong with it. */
+static by_status check_family(const char *dir)
+{
+    const arch_family *a = model_family_of(dir);
+    base_error_clear(); /* who opens the model names other errors */
+    return a && (a->pictures || a->canvas)
+               ? base_fail(BY_ERR_ARGUMENT, "%s: alignment is for decoders of texts, not for %s", dir,
+                           a->title)
+               : BY_OK;
+}
+
 by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result *result)
 {
     if (!d || !spec || !result)
@@ -89,6 +101,7 @@ by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result 
         return base_fail_missing(!spec->model  ? "model directory"
                                  : !spec->data ? "data"
                                                : "output directory");
+    BY_TRY(check_family(spec->model));
     return align_is_policy(spec->method) ? align_policy_run(d, spec, result)
                                          : align_supervised_run(d, spec, result);
 }

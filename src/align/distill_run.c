@@ -520,12 +520,36 @@ static by_status check(const by_distill_run_spec *s)
     return BY_OK;
 }
 
+/* Whether the teacher's head suits what is to be learnt. */
+static bool has_head(const distill_run *r)
+{
+    const by_task task = by_model_task(r->teacher);
+    if (r->kind == BY_DISTILL_TEXT)
+        return task == BY_TASK_LM || task == BY_TASK_MLM || task == BY_TASK_PRETRAIN ||
+               task == BY_TASK_SEQ2SEQ;
+    return r->kind != BY_DISTILL_TRANSLATE || task == BY_TASK_SEQ2SEQ;
+}
+
 static by_status check_kind(const distill_run *r)
 {
-    if (r->spec.sequence && r->kind != BY_DISTILL_TRANSLATE)
+    const by_distill_run_spec *s = &r->spec;
+    const by_distill_spec *t = &s->terms;
+    if (!has_head(r))
+        return base_fail(BY_ERR_ARGUMENT, "a %s has no head that \"%s\" could learn from",
+                         by_model_class(r->teacher), by_distill_name(r->kind));
+    if (s->sequence && r->kind != BY_DISTILL_TRANSLATE)
         return base_fail(BY_ERR_ARGUMENT, "only translators learn from whole translations of their teacher");
-    if (r->spec.store && (r->kind == BY_DISTILL_VECTORS || r->kind == BY_DISTILL_TRANSLATE))
+    if (s->store && (r->kind == BY_DISTILL_VECTORS || r->kind == BY_DISTILL_TRANSLATE))
         return base_fail(BY_ERR_ARGUMENT, "logits are stored of text and labelled examples");
+    if (s->soft_at_masked && (by_model_task(r->teacher) == BY_TASK_LM || r->kind != BY_DISTILL_TEXT))
+        return base_fail(BY_ERR_ARGUMENT, "a %s masks no positions that distributions could be compared at",
+                         by_model_class(r->teacher));
+    if (s->soft_at_masked && s->store)
+        return base_fail(BY_ERR_ARGUMENT, "stored logits are those of all positions, not of masked ones");
+    if (r->kind != BY_DISTILL_VECTORS &&
+        (t->vector_cosine > 0 || t->vector_error > 0 || t->vector_similarity > 0))
+        return base_fail(BY_ERR_ARGUMENT, "vectors of sentences are compared by \"vectors\", not by \"%s\"",
+                         by_distill_name(r->kind));
     return BY_OK;
 }
 
@@ -541,6 +565,8 @@ static by_status run(distill_run *r)
         r->terms.soft = 0;
         r->terms.task = s->terms.task > 0 ? s->terms.task : 1;
     }
+    if (r->terms.map && r->terms.layers == 0 && r->terms.attention == 0)
+        return base_fail(BY_ERR_ARGUMENT, "a layer map is for terms of all layers: hidden layers, attention");
     if (r->kind == BY_DISTILL_VECTORS)
         return distill_vectors(r);
     return r->kind == BY_DISTILL_EXAMPLES ? run_examples(r) : run_text(r);

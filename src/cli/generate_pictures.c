@@ -278,10 +278,10 @@ static int generate(const task *g)
 }
 
 /* Options of pictures; without them, those of texts. */
-static const char *const pixel_names[] = {"out",     "complete", "upscale", "keep",   "scale",  "batch-size",
-                                          "samples", "limit",    "temp",    "greedy", "top-k",  "top-p",
-                                          "min-p",   "typical",  "seed",    "json",   "device", "dtype",
-                                          "weights", "threads",  "verbose", NULL};
+static const char *const pixel_names[] = {"out",     "complete", "upscale", "keep",    "scale",  "batch-size",
+                                          "samples", "limit",    "temp",    "greedy",  "top-k",  "top-p",
+                                          "min-p",   "typical",  "seed",    "json",    "device", "dtype",
+                                          "weights", "threads",  "verbose", "adapter", NULL};
 
 /* Values are drawn as they are likely, unless something else is asked for. */
 int cli_run_pictures(cli_generation *j, const cli_args *args)

@@ -3,6 +3,7 @@
 #ifndef BY_CLI_LEARNING_H
 #define BY_CLI_LEARNING_H
 
+#include "banyan/train.h"
 #include "cli/options.h"
 
 typedef struct cli_learning {
@@ -16,6 +17,13 @@ static inline double cli_or_none(double x)
 {
     return x == 0 ? -1 : x;
 }
+
+/* The numbers of AdamW, as the library reads them. */
+void cli_adam_read(by_optimizer_spec *o);
+/* Returns false after reporting an option of another optimiser or schedule that the user gave. */
+bool cli_optimizer_fits(by_optimizer optimizer, by_schedule schedule, const cli_args *own);
+/* Shows the error of a run and what may help if numbers got out of hand or memory was short. Returns the exit code. */
+int cli_fail_learning(by_status s, const char *rate, const char *memory);
 
 /* clang-format off */
 #define CLI_ACCUMULATE_ROW(type, s)                                                                          \

@@ -622,6 +622,22 @@ const cli_option *cli_given_among(const cli_args *args, const char *const *names
     return NULL;
 }
 
+const cli_scope *cli_given_outside(const cli_args *args, const cli_scope *rows, int count, uint32_t kind)
+{
+    for (int i = 0; i < count; i++)
+        if (!(rows[i].kinds & kind) && cli_given_among(args, (const char *const[]){rows[i].option, NULL}))
+            return &rows[i];
+    return NULL;
+}
+
+cli_args cli_args_own(const cli_args *args, const bool *filled)
+{
+    cli_args own = *args;
+    for (int i = 0; i < CLI_MAX_OPTIONS; i++)
+        own.given[i] = own.given[i] && !filled[i];
+    return own;
+}
+
 bool cli_given(const cli_args *args, const void *field)
 {
     for (int i = 0; args->verb && i < args->verb->option_count; i++)

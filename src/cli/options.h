@@ -97,6 +97,17 @@ const cli_option *cli_given_beyond(const cli_args *args, const char *const *name
 /* The first one that is in the list. */
 const cli_option *cli_given_among(const cli_args *args, const char *const *names);
 
+/* An option that counts for some kinds of runs, models or tasks alone. */
+typedef struct cli_scope {
+    const char *option;
+    uint32_t kinds;    /* bits */
+    const char *names; /* of these kinds, for people */
+} cli_scope;
+/* The first row whose option the user gave, though it does not count for `kind`, one bit. NULL: there is none. */
+const cli_scope *cli_given_outside(const cli_args *args, const cli_scope *rows, int count, uint32_t kind);
+/* What the user gave himself: without the rows in `filled`, which come from the record of a run that goes on. */
+cli_args cli_args_own(const cli_args *args, const bool *filled);
+
 /* Fields of `part`, a struct inside the options, whose options were not given: they get the values that they have in `usual`, a struct of the
  * same type. So a spec of the library that options write into keeps the library's own defaults. */
 void cli_options_default(const cli_args *args, void *part, const void *usual, size_t size);

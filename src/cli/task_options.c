@@ -4,6 +4,37 @@
 #include "cli/report.h"
 #include "cli/show.h"
 
+bool cli_task_fits(by_example_kind kind, const char *task, const cli_args *own)
+{
+#define BIT(name) (1u << BY_EXAMPLE_##name)
+    enum { PICTURES = BIT(IMAGE_CLASSIFY) | BIT(CAPTION), PLAIN = BIT(LM) | BIT(MLM) };
+    static const cli_scope scopes[] = {
+        {"format", ~PICTURES, "texts"},
+        {"label", ~PLAIN, "examples with labels"},
+        {"pair", ~(PICTURES | PLAIN | BIT(TAG) | BIT(SEQ2SEQ)), "classify, regress, answer and choice"},
+        {"choices", BIT(CHOICE), "choice"},
+        {"label-separator", BIT(CLASSIFY), "classify"},
+        {"max-answer-length", BIT(ANSWER), "answer"},
+        {"null-threshold", BIT(ANSWER), "answer"},
+        {"max-length", ~PICTURES, "texts"},
+        {"stride", BIT(ANSWER) | BIT(TAG), "answer and tag"},
+        {"prefix", BIT(SEQ2SEQ), "seq2seq"},
+        {"label-words", BIT(SEQ2SEQ), "seq2seq"},
+        {"eval-texts", BIT(SEQ2SEQ), "seq2seq"},
+        {"batch-tokens", BIT(SEQ2SEQ), "seq2seq"},
+        {"class-weights", BIT(CLASSIFY) | BIT(TAG), "classify and tag"},
+        {"label-smoothing", BIT(SEQ2SEQ) | PICTURES, "seq2seq, image-classify and caption"},
+        {"classes", BIT(IMAGE_CLASSIFY), "image-classify"},
+        {"coarse", BIT(IMAGE_CLASSIFY), "image-classify"},
+        {"workers", PICTURES, "pictures"},
+        {"image-size", PICTURES, "pictures"}};
+#undef BIT
+    const cli_scope *row = cli_given_outside(own, scopes, BY_COUNT(scopes), 1u << kind);
+    if (row)
+        cli_usage_fail("--%s is for %s, not for the task %s", row->option, row->names, task);
+    return !row;
+}
+
 bool cli_task_read(const cli_task_options *t, const char *task, by_examples_spec *data, by_row_spec *spec)
 {
     by_example_kind kind;

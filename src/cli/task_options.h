@@ -41,6 +41,10 @@ typedef struct cli_task_options {
                                      .help = "write one JSON object per evaluation example to FILE"     \
     }
 
+/* Returns false after reporting an option of CLI_TASK_ROWS, or of
+ * finetune, that the user gave and that examples of this kind do not have. */
+bool cli_task_fits(by_example_kind kind, const char *task, const cli_args *own);
+
 /* Fills data and spec. Returns false after reporting an unknown task; the caller returns CLI_USAGE. */
 bool cli_task_read(const cli_task_options *t, const char *task, by_examples_spec *data, by_row_spec *spec);
 

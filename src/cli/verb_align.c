@@ -19,7 +19,7 @@ typedef struct align_options {
     const char *method, *loss, *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
     int show;
-    const bool *filled; /* by row: the value is that of the run that goes on */
+    cli_args own; /* what the user gave himself */
 } align_options;
 
 static const cli_option options[] = {
@@ -137,9 +137,7 @@ static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *sc
         return false;
     }
     s->dtype = o->l.bf16 ? BY_BF16 : s->dtype;
-    s->optimizer.beta1 = cli_or_none(s->optimizer.beta1);
-    s->optimizer.beta2 = cli_or_none(s->optimizer.beta2);
-    s->optimizer.eps = cli_or_none(s->optimizer.eps);
+    cli_adam_read(&s->optimizer);
     if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK) {
         cli_usage_fail("%s", by_error_message());
         return false;
@@ -194,15 +192,10 @@ static int print_result(const align_options *o, const by_align_result *r)
     return CLI_OK;
 }
 
-static const char *hint_for(by_status status)
-{
-    if (status == BY_ERR_NUMERIC)
-        return "use a lower --learning-rate";
-    if (status == BY_ERR_MEMORY)
-        return "use a smaller --batch-size with more --gradient-accumulation-steps, --lora, --recompute, "
-               "--bf16, or a shorter --max-length";
-    return NULL;
-}
+/* What may help. */
+static const char *const slower = "use a lower --learning-rate";
+static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
+                                   "--lora, --recompute, --bf16, or a shorter --max-length";
 
 static int start(align_options *o, by_device *d, cli_run_screen *screen)
 {
@@ -212,17 +205,13 @@ static int start(align_options *o, by_device *d, cli_run_screen *screen)
         return cli_show_answers(d, &o->run, o->show, o->l.json);
     const by_status status = by_align_run(d, &o->run, &result);
     cli_run_end(screen);
-    const char *hint = hint_for(status);
-    return status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    return status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
 }
 
 /* Options that belong to some methods alone. */
-static const struct {
-    const char *option;
-    uint32_t methods; /* bits */
-    const char *names;
-} own[] = {
 #define BIT(name) (1u << BY_ALIGN_##name)
+enum { POLICIES = BIT(PPO) | BIT(GRPO) | BIT(RLOO) | BIT(REINFORCE) };
+static const cli_scope scopes[] = {
     {"loss", BIT(DPO), "dpo"},
     {"beta", ~(BIT(SFT) | BIT(REWARD)), "preferences and policies"},
     {"label-smoothing", BIT(DPO) | BIT(CPO) | BIT(SIMPO), "dpo, cpo and simpo"},
@@ -234,7 +223,7 @@ static const struct {
     {"unpaired", BIT(KTO), "kto"},
     {"learn-prompts", BIT(SFT), "sft"},
     {"pack", BIT(SFT), "sft"},
-    {"reference", ~(BIT(SFT) | BIT(REWARD) | BIT(ORPO) | BIT(SIMPO) | BIT(CPO)), "dpo, kto and policies"},
+    {"reference", BIT(DPO) | BIT(KTO) | POLICIES, "dpo, kto and policies"},
     {"no-cache", BIT(DPO) | BIT(KTO), "dpo and kto"},
     {"grpo-loss", BIT(GRPO), "grpo"},
     {"scale-rewards", BIT(GRPO), "grpo"},
@@ -250,13 +239,24 @@ static const struct {
     {"missing-eos-penalty", BIT(PPO), "ppo"},
     {"kl-target", BIT(PPO), "ppo"},
     {"kl-horizon", BIT(PPO), "ppo"},
-#undef BIT
+    {"reward", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"reward-weights", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"num-generations", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"max-new-tokens", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"temperature", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"top-k", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"top-p", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"stop", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"greedy-eval", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"sample-steps", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"sample-count", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"num-iterations", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"num-minibatches", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"epsilon", POLICIES, "ppo, grpo, rloo and reinforce"},
+    {"epsilon-high", POLICIES, "ppo, grpo, rloo and reinforce"},
 };
-static const char *const policy_names[] = {
-    "reward",          "reward-weights", "num-generations", "max-new-tokens",
-    "temperature",     "top-k",          "top-p",           "stop",
-    "greedy-eval",     "sample-steps",   "sample-count",    "num-iterations",
-    "num-minibatches", "epsilon",        "epsilon-high",    NULL};
+#undef BIT
+
 /* Options of the rewards that begin with a word; of others, for instance a learned one, they would change nothing. */
 static const struct {
     const char *kind;
@@ -265,12 +265,6 @@ static const struct {
     {"model:", {"reward-label", "reward-logits", "reward-answer-alone"}},
     {"command:",
      {"reward-format", "reward-processes", "reward-timeout", "reward-retries", "reward-fallback"}}};
-
-static bool is_given(const align_options *o, const cli_args *args, const char *name)
-{
-    const cli_option *row = cli_given_among(args, (const char *const[]){name, NULL});
-    return row && !o->filled[row - options];
-}
 
 static bool has_reward(const align_options *o, const char *kind)
 {
@@ -281,45 +275,54 @@ static bool has_reward(const align_options *o, const char *kind)
 }
 
 /* False: an option of a reward that is not there was given, which has been said. */
-static bool fits_rewards(const align_options *o, const cli_args *args)
+static bool fits_rewards(const align_options *o)
 {
-    for (int k = 0; k < BY_COUNT(judging); k++)
-        for (int i = 0; !has_reward(o, judging[k].kind) && judging[k].options[i]; i++)
-            if (is_given(o, args, judging[k].options[i])) {
-                cli_usage_fail("--%s needs --reward %s...", judging[k].options[i], judging[k].kind);
-                return false;
-            }
+    for (int k = 0; k < BY_COUNT(judging); k++) {
+        const cli_option *row = cli_given_among(&o->own, judging[k].options);
+        if (row && !has_reward(o, judging[k].kind)) {
+            cli_usage_fail("--%s needs --reward %s...", row->name, judging[k].kind);
+            return false;
+        }
+    }
     return true;
 }
 
-/* False: an option of another method was given, which has been said. */
-static bool fits_method(const align_options *o, const cli_args *args)
+/* Why options of policies do not go together, or NULL. */
+static const char *conflict(const align_options *o)
 {
-    const bool policy = o->run.method >= BY_ALIGN_PPO;
-    for (int i = 0; !policy && policy_names[i]; i++)
-        if (is_given(o, args, policy_names[i])) {
-            cli_usage_fail("--%s is for ppo, grpo, rloo and reinforce, not for %s", policy_names[i],
-                           o->method);
-            return false;
-        }
-    for (int i = 0; i < BY_COUNT(own); i++)
-        if (!(own[i].methods >> o->run.method & 1) && is_given(o, args, own[i].option)) {
-            cli_usage_fail("--%s is for %s, not for %s", own[i].option, own[i].names, o->method);
-            return false;
-        }
-    if (policy && o->p.rewards.count == 0) {
+    const by_align_spec *s = &o->run;
+    if (o->run.reference && s->beta == 0)
+        return "--reference counts only with --beta above 0";
+    if (s->policy.kl_target > 0 && s->beta == 0)
+        return "--kl-target adapts --beta, which must be above 0";
+    if (cli_given(&o->own, &s->policy.greedy_eval) && !s->eval_data && s->eval_fraction == 0)
+        return "--greedy-eval needs --eval or --eval-fraction";
+    return NULL;
+}
+
+/* False: an option of another method was given, which has been said. */
+static bool fits_method(const align_options *o)
+{
+    const uint32_t method = 1u << o->run.method;
+    const cli_scope *row = cli_given_outside(&o->own, scopes, BY_COUNT(scopes), method);
+    const bool policy = method & POLICIES;
+    if (row)
+        cli_usage_fail("--%s is for %s, not for %s", row->option, row->names, o->method);
+    else if (policy && o->p.rewards.count == 0)
         cli_usage_fail(
             "no reward: %s needs --reward exact, sorted, length:N, command:COMMAND, model:DIR, ...",
             o->method);
-        return false;
-    }
-    return fits_rewards(o, args);
+    else if (policy && conflict(o))
+        cli_usage_fail("%s", conflict(o));
+    else
+        return fits_rewards(o) && cli_optimizer_fits(o->run.optimizer.kind, o->run.schedule.kind, &o->own);
+    return false;
 }
 
 static int align(align_options *o, const cli_args *args)
 {
     cli_run_screen screen = {.label = "align", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1)};
-    if (!fill_spec(o, args, &screen) || (!o->show && !fits_method(o, args)))
+    if (!fill_spec(o, args, &screen) || (!o->show && !fits_method(o)))
         return CLI_USAGE;
     char *dir = cli_model_dir(args->items[0]);
     char *reference = dir && o->run.reference ? cli_model_dir(o->run.reference) : NULL;
@@ -348,9 +351,9 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_command_open(&cli_align, &o, sizeof o, argc, argv, &c, &code))
         return code;
-    o.filled = c.config.filled;
     o.run.command = c.line;
     o.run.options = c.given;
+    o.own = cli_args_own(&c.args, c.config.filled);
     code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &c.args);
     cli_policy_free(&o.p);
     cli_lora_free(&o.adapter);

@@ -192,6 +192,7 @@ static int look_at_patches(const look *k, const char *dir, const char *picture)
     return cli_attention_pictures(&(cli_picture_look){.model = k->model,
                                                       .name = k->name,
                                                       .dir = dir,
+                                                      .adapter = k->o.adapter,
                                                       .picture = picture,
                                                       .out = k->o.out,
                                                       .pixel = k->o.pixel,
@@ -202,19 +203,47 @@ static int look_at_patches(const look *k, const char *dir, const char *picture)
                                                       .json = k->o.json});
 }
 
+/* What a model looks at, and options that count for some of it alone. */
+enum { TEXTS = 1, PAIRS = 2, PATCHES = 4, CAPTIONS = 8, PIXELS = 16 };
+static const cli_scope scopes[] = {
+    {"pair", TEXTS | PAIRS, "texts that are read together"},
+    {"target", PAIRS | CAPTIONS, "encoder-decoders and captions"},
+    {"part", PAIRS, "encoder-decoders of texts"},
+    {"head", TEXTS | PAIRS | PATCHES | CAPTIONS, "models of texts and patches"},
+    {"pixel", PATCHES | PIXELS, "pictures without captions"},
+    {"show", PATCHES | CAPTIONS, "models of patches"},
+};
+
+static bool fits(const by_model *m, const cli_args *args)
+{
+    by_pictures reads;
+    by_canvas size;
+    const bool pair = by_model_task(m) == BY_TASK_SEQ2SEQ;
+    const uint32_t kind = by_model_canvas(m, &size)      ? PIXELS
+                          : by_model_pictures(m, &reads) ? (pair ? CAPTIONS : PATCHES | TEXTS)
+                                                         : (pair ? PAIRS : TEXTS);
+    const cli_scope *row = cli_given_outside(args, scopes, BY_COUNT(scopes), kind);
+    if (row)
+        cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names, by_model_class(m));
+    return !row;
+}
+
 /* Opens the model. True: it has looked at a picture, or failed, and *code is the exit code. A model of texts and pictures (CLIP) looks at
  * a picture where the input is a file. */
-static bool is_picture(look *k, const char *model, const char *input, int *code)
+static bool is_picture(look *k, const cli_args *args, int *code)
 {
     by_canvas size;
     by_pictures reads;
-    char *dir = cli_model_dir(model);
+    const char *input = k->shown;
+    char *dir = cli_model_dir(args->items[0]);
     k->device = dir ? cli_device(k->o.device, k->o.threads) : NULL;
     k->model =
         k->device ? by_model_open(k->device, dir, &(by_model_spec){.adapter_folder = k->o.adapter}) : NULL;
     bool picture = true;
     if (!k->model)
         *code = cli_fail(NULL);
+    else if (!fits(k->model, args))
+        *code = CLI_USAGE;
     else if (by_model_canvas(k->model, &size))
         *code = look_at_pixels(k, dir, input);
     else if (by_model_pictures(k->model, &reads) &&
@@ -263,7 +292,7 @@ static int run(int argc, char **argv)
         return code;
     k.name = last_part(args.items[0]);
     k.shown = args.count > 1 ? args.items[1] : NULL;
-    const bool picture = is_picture(&k, args.items[0], k.shown, &code);
+    const bool picture = is_picture(&k, &args, &code);
     if (picture || !k.shown) {
         if (!picture)
             code = cli_usage_fail("no text: banyan attention MODEL TEXT");

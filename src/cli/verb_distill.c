@@ -10,6 +10,7 @@
 #include "cli/run_screen.h"
 #include "cli/show.h"
 #include "cli/task_options.h"
+#include "cli/train_scope.h"
 #include "cli/verbs.h"
 
 typedef struct distill_options {
@@ -19,6 +20,7 @@ typedef struct distill_options {
     cli_list data, eval_data, prefixes;
     cli_list files, eval_files; /* of data and eval_data */
     const char *student, *student_layers, *layer_map;
+    cli_args own; /* what the user gave himself */
     int layers, layer_list[BY_MAX_LAYERS], map_list[BY_MAX_LAYERS];
 } distill_options;
 
@@ -206,6 +208,25 @@ static bool read_student(distill_options *o, char **dir)
     return *dir != NULL;
 }
 
+/* Why the options do not go together, or NULL. */
+static const char *conflict(const distill_options *o)
+{
+    static const char *const shape[] = {"preset", "width", "heads", "inner", "decoder-layers", NULL};
+    const bool takes = !o->run.student.family;
+    if (takes && cli_given_among(&o->own, shape))
+        return "--preset, --width, --heads, --inner and --decoder-layers are for a new student: --student "
+               "FAMILY";
+    if (o->run.student.model && cli_given(&o->own, &o->layers))
+        return "--layers does not go with a student that exists: it keeps its layers";
+    if (o->student_layers && cli_given(&o->own, &o->layers))
+        return "--layers and --student-layers exclude each other";
+    if (!o->run.sequence && cli_given(&o->own, &o->run.beams))
+        return "--beams needs --sequence";
+    if (!o->run.store && o->run.store_top)
+        return "--store-top needs --store-logits";
+    return NULL;
+}
+
 static bool fill_spec(distill_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_distill_run_spec *t = &o->run;
@@ -222,9 +243,7 @@ static bool fill_spec(distill_options *o, const cli_args *args, cli_run_screen *
         return false;
     t->terms.map = o->layer_map ? o->map_list : NULL;
     t->dtype = o->l.bf16 ? BY_BF16 : t->dtype;
-    t->optimizer.beta1 = cli_or_none(t->optimizer.beta1);
-    t->optimizer.beta2 = cli_or_none(t->optimizer.beta2);
-    t->optimizer.eps = cli_or_none(t->optimizer.eps);
+    cli_adam_read(&t->optimizer);
     t->predictions = o->t.predictions;
     if (cli_list_split(&o->files, o->data.items, o->data.count) != BY_OK ||
         cli_list_split(&o->eval_files, o->eval_data.items, o->eval_data.count) != BY_OK)
@@ -285,15 +304,10 @@ static int print_result(const distill_options *o, const by_distill_result *r)
     return CLI_OK;
 }
 
-static const char *hint_for(by_status status)
-{
-    if (status == BY_ERR_NUMERIC)
-        return "use a lower --learning-rate";
-    if (status == BY_ERR_MEMORY)
-        return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, or "
-               "a shorter --max-length";
-    return NULL;
-}
+/* What may help. */
+static const char *const slower = "use a lower --learning-rate";
+static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
+                                   "--recompute, --bf16, or a shorter --max-length";
 
 static int distil(distill_options *o, const cli_args *args)
 {
@@ -305,13 +319,22 @@ static int distil(distill_options *o, const cli_args *args)
         return CLI_USAGE;
     if (!read_student(o, &student))
         return base_error_status() == BY_OK ? CLI_USAGE : cli_fail(NULL);
+    if (conflict(o)) {
+        base_free(student);
+        return cli_usage_fail("%s", conflict(o));
+    }
+    const arch_family *fresh = o->run.student.family ? arch_find(o->run.student.family) : NULL;
+    if ((fresh && !cli_shape_fits(fresh, &o->own)) ||
+        !cli_optimizer_fits(o->run.optimizer.kind, o->run.schedule.kind, &o->own)) {
+        base_free(student);
+        return CLI_USAGE;
+    }
     o->run.teacher = dir = cli_model_dir(args->items[0]);
     by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
     cli_interrupt_install();
     by_status status = d ? by_distill_run(d, &o->run, &result) : base_error_status();
     cli_run_end(&screen);
-    const char *hint = hint_for(status);
-    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    int code = status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
     by_device_free(d);
     base_free(dir);
     base_free(student);
@@ -327,6 +350,7 @@ static int run(int argc, char **argv)
         return code;
     o.run.command = c.line;
     o.run.options = c.given;
+    o.own = cli_args_own(&c.args, c.config.filled);
     if (!o.run.out || !o.data.count)
         code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE"
                                                   : "no output directory: give --out DIR");

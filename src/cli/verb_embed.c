@@ -288,6 +288,9 @@ static by_status search(job *j)
 {
     char *query = (char *)j->o.search;
     const size_t width = (size_t)by_embedder_width(j->embedder);
+    if (!by_embedder_reads_texts(j->embedder) && !base_file_exists(query))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--search %s: there is no such file, and the model reads pictures alone", query);
     float *v = base_alloc(width * sizeof *v);
     if (!v)
         return BY_ERR_MEMORY;
@@ -312,6 +315,18 @@ static void close_job(job *j)
     by_device_free(j->device);
 }
 
+/* Why the options do not go together, or NULL. */
+static const char *conflict(const embed_options *o, const cli_args *args)
+{
+    if (o->search && o->similarity)
+        return "--search and --similarity exclude each other";
+    if (!o->search && cli_given(args, &o->top))
+        return "--top needs --search";
+    if (o->format == BINARY && (o->search || o->similarity || o->read.json))
+        return "--format f32 is for vectors: it does not go with --search, --similarity and --json";
+    return NULL;
+}
+
 static int run(int argc, char **argv)
 {
     job j = {0};
@@ -319,6 +334,11 @@ static int run(int argc, char **argv)
     int code;
     if (!cli_parse(&cli_embed, argc, argv, &j.o, &args, &code))
         return code;
+    if (conflict(&j.o, &args)) {
+        code = cli_usage_fail("%s", conflict(&j.o, &args));
+        cli_args_free(&args);
+        return code;
+    }
     cli_interrupt_install();
     by_status s = open_job(&j, args.items[0], cli_given(&args, &j.o.normalize));
     if (s == BY_OK)

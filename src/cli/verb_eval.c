@@ -169,7 +169,7 @@ static by_status recall_columns(evaluation *e, const char *model)
     return BY_OK;
 }
 
-static int evaluate_task(evaluation *e, const char *model)
+static int evaluate_task(evaluation *e, const cli_args *args, const char *model)
 {
     const char *task = task_of(e);
     by_examples_spec data;
@@ -177,7 +177,7 @@ static int evaluate_task(evaluation *e, const char *model)
     by_task_result v;
     e->o.t.limit = e->o.windows.seq;
     e->o.t.overlap = e->o.windows.stride;
-    if (!cli_task_read(&e->o.t, task, &data, &spec))
+    if (!cli_task_read(&e->o.t, task, &data, &spec) || !cli_task_fits(data.kind, task, args))
         return CLI_USAGE;
     if (e->o.data.count != 1)
         return cli_usage_fail("give one file of examples");
@@ -205,17 +205,20 @@ static int evaluate_pictures(evaluation *e)
     data.file = o->t.text;
     data.label = o->t.label;
     data.header = o->t.header;
-    cli_picture_evaluation p = {
-        .model = e->model,
-        .dir = e->dir,
-        .data = o->data.items,
-        .count = o->data.count,
-        .dtype = o->dtype,
-        .spec = {.data = data, .batch = o->windows.batch, .predictions = o->t.predictions},
-        .confusion = o->confusion,
-        .per_class = o->per_class,
-        .json = o->json,
-        .quiet = o->quiet};
+    cli_picture_evaluation p = {.model = e->model,
+                                .dir = e->dir,
+                                .data = o->data.items,
+                                .count = o->data.count,
+                                .dtype = o->dtype,
+                                .spec = {.data = data,
+                                         .batch = o->windows.batch,
+                                         .predictions = o->t.predictions,
+                                         .weights = cli_weights(o->weights),
+                                         .adapter = o->adapter},
+                                .confusion = o->confusion,
+                                .per_class = o->per_class,
+                                .json = o->json,
+                                .quiet = o->quiet};
     return cli_evaluate_pictures(&p);
 }
 
@@ -432,13 +435,6 @@ static const char *conflict(const eval_options *o, const cli_args *args)
     return NULL;
 }
 
-/* Whether options are given that only the perplexity of a language model has. */
-static bool wants_perplexity(const eval_options *o)
-{
-    return o->windows.cache.size || o->tune || o->memory >= 0 || o->windows.bins || o->windows.max_tokens ||
-           strcmp(o->way, "segment") != 0;
-}
-
 static int evaluate_ngram(const evaluation *e, const cli_args *args)
 {
     static const char *const names[] = {"data", "max-tokens", "threads", "device", "json", "quiet", NULL};
@@ -453,24 +449,72 @@ static int evaluate_ngram(const evaluation *e, const cli_args *args)
                                                 .quiet = e->o.quiet});
 }
 
-static int evaluate(evaluation *e, const char *model)
+/* What a model is evaluated by, and options that count for some of it alone. */
+enum { PERPLEXITY = 1, EXAMPLES = 2, TEXTS = 4, CLASSES = 8, CAPTIONS = 16, PIXELS = 32 };
+static const cli_scope scopes[] = {
+    {"task", PERPLEXITY | EXAMPLES | TEXTS, "models of texts"},
+    {"header", ~PERPLEXITY, "tables"},
+    {"text", ~PERPLEXITY, "tables"},
+    {"label", ~(PERPLEXITY | PIXELS), "tables with labels"},
+    {"predictions", EXAMPLES | TEXTS | CLASSES, "models with labels and encoder-decoders"},
+    {"metric", TEXTS, "encoder-decoders"},
+    {"beams", TEXTS, "encoder-decoders"},
+    {"prefix", TEXTS, "encoder-decoders"},
+    {"no-generation-config", TEXTS, "encoder-decoders"},
+    {"label-words", TEXTS, "encoder-decoders"},
+    {"classes", CLASSES, "models that classify pictures"},
+    {"coarse", CLASSES, "models that classify pictures"},
+    {"confusion", CLASSES, "models that classify pictures"},
+    {"per-class", CLASSES, "models that classify pictures"},
+    {"workers", CLASSES | CAPTIONS, "models that read pictures"},
+    {"seq", PERPLEXITY | EXAMPLES, "language models and labelled texts"},
+    {"stride", PERPLEXITY | EXAMPLES, "language models and labelled texts"},
+    {"max-tokens", PERPLEXITY, "language models"},
+    {"memory", PERPLEXITY, "language models"},
+    {"evaluate", PERPLEXITY, "language models"},
+    {"by-position", PERPLEXITY, "language models"},
+    {"cache-size", PERPLEXITY, "language models"},
+    {"tune-cache", PERPLEXITY, "language models"},
+    {"tune-ngram", PERPLEXITY, "language models"},
+    {"ngram", PERPLEXITY | TEXTS, "language models and encoder-decoders"},
+};
+
+static uint32_t way_of(const evaluation *e)
 {
-    const bool texts = by_model_task(e->model) == BY_TASK_SEQ2SEQ;
     by_pictures reads;
     by_canvas canvas;
-    if (by_model_canvas(e->model, &canvas) && by_model_task(e->model) == BY_TASK_LM)
-        return evaluate_pixels(e);
+    const by_task task = by_model_task(e->model);
+    if (by_model_canvas(e->model, &canvas) && task == BY_TASK_LM)
+        return PIXELS;
     if (gen_reads_pictures(e->model, &reads))
+        return task == BY_TASK_CLASSIFY ? CLASSES : CAPTIONS;
+    if (task == BY_TASK_SEQ2SEQ)
+        return TEXTS;
+    return strcmp(task_of(e), "lm") == 0 ? PERPLEXITY : EXAMPLES;
+}
+
+static int evaluate(evaluation *e, const cli_args *args, const char *model)
+{
+    const uint32_t way = way_of(e);
+    const cli_scope *row = cli_given_outside(args, scopes, BY_COUNT(scopes), way);
+    if (row)
+        return cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names,
+                              by_model_class(e->model));
+    if (recall_columns(e, args->items[0]) != BY_OK)
+        return cli_fail(NULL);
+    switch (way) {
+    case PIXELS:
+        return evaluate_pixels(e);
+    case CLASSES:
+    case CAPTIONS:
         return evaluate_pictures(e);
-    if (!texts && strcmp(task_of(e), "lm") == 0)
+    case TEXTS:
+        return evaluate_texts(e, model);
+    case PERPLEXITY:
         return evaluate_perplexity(e, model);
-    if (e->o.mix.path && (!texts || e->o.tune_ngram))
-        return cli_usage_fail(
-            "--ngram is for language models and encoder-decoders, --tune-ngram for language models");
-    if (wants_perplexity(&e->o))
-        return cli_usage_fail("--max-tokens, --memory, --evaluate, --by-position and the continuous cache "
-                              "are for language models");
-    return texts ? evaluate_texts(e, model) : evaluate_task(e, model);
+    default:
+        return evaluate_task(e, args, model);
+    }
 }
 
 static int run(int argc, char **argv)
@@ -495,10 +539,10 @@ static int run(int argc, char **argv)
         cli_interrupt_install();
         if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM)
             code = evaluate_ngram(&e, &args);
-        else if (open_model(&e, args.items[0]) != BY_OK || recall_columns(&e, args.items[0]) != BY_OK)
+        else if (open_model(&e, args.items[0]) != BY_OK)
             code = cli_fail(NULL);
         else
-            code = evaluate(&e, args.items[0]);
+            code = evaluate(&e, &args, args.items[0]);
         e.o.data = given;
     }
     close_evaluation(&e);

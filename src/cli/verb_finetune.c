@@ -2,8 +2,6 @@
 #include <math.h>
 
 #include "banyan/finetune.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "cli/common.h"
 #include "cli/config_file.h"
 #include "cli/eval_texts.h"
@@ -14,7 +12,7 @@
 #include "cli/show.h"
 #include "cli/task_options.h"
 #include "cli/verbs.h"
-#include "models/models.h"
+#include "model/model.h"
 #include "train/task_batches.h"
 
 typedef struct finetune_options {
@@ -25,6 +23,7 @@ typedef struct finetune_options {
     cli_list prefixes;
     const char *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
+    cli_args own; /* what the user gave himself */
 } finetune_options;
 
 static const cli_option options[] = {
@@ -116,21 +115,12 @@ static const cli_option options[] = {
 /* The task that the model in a directory is for, as far as its family says it. */
 static const char *usual_task(const char *dir)
 {
-    char *path = base_path_join(dir, "config.json");
-    size_t size;
-    char *text = path ? base_file_read(path, 16 << 20, &size) : NULL;
-    cJSON *json = text ? base_json_parse(text, size, path) : NULL;
-    const cJSON *family = cJSON_GetObjectItemCaseSensitive(json, "model_type");
-    const arch_family *a = cJSON_IsString(family) ? arch_find(family->valuestring) : NULL;
-    const char *task = !a || (!a->pictures && !a->canvas) ? "classify"
-                       : a->pretrained == BY_TASK_CONTRAST || a->pretrained == BY_TASK_SEQ2SEQ
-                           ? "caption"
-                           : "image-classify";
-    cJSON_Delete(json);
-    base_free(text);
-    base_free(path);
+    const arch_family *a = model_family_of(dir);
     base_error_clear(); /* who opens the model says what is wrong */
-    return task;
+    if (!a || (!a->pictures && !a->canvas))
+        return "classify";
+    return a->pretrained == BY_TASK_CONTRAST || a->pretrained == BY_TASK_SEQ2SEQ ? "caption"
+                                                                                 : "image-classify";
 }
 
 /* What the user did not give is as the library has it. False: the task is none, which has been said. */
@@ -144,9 +134,7 @@ static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen 
         return false;
     t->work.batch = eval_batch;
     t->dtype = o->l.bf16 ? BY_BF16 : t->dtype;
-    t->optimizer.beta1 = cli_or_none(t->optimizer.beta1);
-    t->optimizer.beta2 = cli_or_none(t->optimizer.beta2);
-    t->optimizer.eps = cli_or_none(t->optimizer.eps);
+    cli_adam_read(&t->optimizer);
     t->predictions = o->t.predictions;
     t->images.data.file = o->t.text;
     t->images.data.label = o->t.label;
@@ -169,6 +157,21 @@ static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen 
 static bool reads_pictures(const finetune_options *o)
 {
     return o->tune.reading.kind == BY_EXAMPLE_IMAGE_CLASSIFY || o->tune.reading.kind == BY_EXAMPLE_CAPTION;
+}
+
+/* False: an option of another task was given, which has been said. */
+static bool fits(const finetune_options *o)
+{
+    if (cli_given(&o->own, &o->tune.images.soft_teacher) && !o->p.teacher) {
+        cli_usage_fail("--distillation needs --teacher");
+        return false;
+    }
+    if (cli_given(&o->own, &o->tune.batch) && o->tune.reading.kind == BY_EXAMPLE_SEQ2SEQ) {
+        cli_usage_fail("--batch-size is not for the task seq2seq: a step has --batch-tokens");
+        return false;
+    }
+    return cli_task_fits(o->tune.reading.kind, o->t.task, &o->own) &&
+           cli_optimizer_fits(o->tune.optimizer.kind, o->tune.schedule.kind, &o->own);
 }
 
 static int print_json(const finetune_options *o, const by_finetune_result *r)
@@ -220,15 +223,10 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
     return CLI_OK;
 }
 
-static const char *hint_for(by_status status)
-{
-    if (status == BY_ERR_NUMERIC)
-        return "use a lower --learning-rate";
-    if (status == BY_ERR_MEMORY)
-        return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
-               "--stochastic-rounding, or a shorter --max-length";
-    return NULL;
-}
+/* What may help. */
+static const char *const slower = "use a lower --learning-rate";
+static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
+                                   "--recompute, --bf16, --stochastic-rounding, or a shorter --max-length";
 
 /* Returns an exit code. */
 static int start(finetune_options *o, const cli_args *args, const char *dir)
@@ -239,15 +237,14 @@ static int start(finetune_options *o, const cli_args *args, const char *dir)
         o->t.task = usual_task(dir);
     if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK)
         return cli_usage_fail("%s", by_error_message());
-    if (!fill_spec(o, args, &screen))
+    if (!fill_spec(o, args, &screen) || !fits(o))
         return CLI_USAGE;
     by_device *d = cli_device(o->l.device, o->l.threads);
     o->tune.model = dir;
     cli_interrupt_install();
     by_status status = d ? by_finetune_run(d, &o->tune, &result) : base_error_status();
     cli_run_end(&screen);
-    const char *hint = hint_for(status);
-    int code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+    int code = status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
     by_device_free(d);
     return code;
 }
@@ -269,6 +266,7 @@ static int run(int argc, char **argv)
         return code;
     o.tune.command = c.line;
     o.tune.options = c.given;
+    o.own = cli_args_own(&c.args, c.config.filled);
     if (!o.tune.out || !o.tune.data)
         code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE"
                                                  : "no output directory: give --out DIR");

@@ -219,6 +219,9 @@ static const char *const neural_names[] = {"prefix",
                                            "weights",
                                            NULL};
 
+static const char *const pixel_own[] = {"out",  "complete",   "upscale", "limit",
+                                        "keep", "batch-size", "scale",   NULL};
+
 /* Lengths that count the prompt need prompts of one length. */
 static by_status prompt_tokens(const cli_generation *j, int *out)
 {
@@ -420,6 +423,7 @@ static int64_t random_seed(void)
 static int run_job(cli_generation *j, const cli_args *args)
 {
     by_canvas canvas;
+    by_pictures reads;
     const char *path = args->items[0];
     if (!cli_given(args, &j->o.seed))
         j->o.seed = random_seed();
@@ -428,8 +432,14 @@ static int run_job(cli_generation *j, const cli_args *args)
     cli_interrupt_install();
     if (j->model && by_model_task(j->model) == BY_TASK_LM && by_model_canvas(j->model, &canvas))
         return cli_run_pictures(j, args);
-    if (cli_given(args, &j->o.out) || j->o.complete.count || j->o.upscale.count)
-        return cli_usage_fail("--out, --complete and --upscale are for models of pixels");
+    const cli_option *of_pixels = cli_given_among(args, pixel_own);
+    if (of_pixels)
+        return cli_usage_fail("--%s is for models of pixels", of_pixels->name);
+    if (j->model && by_model_pictures(j->model, &reads)) {
+        base_fail(BY_ERR_ARGUMENT, "a %s writes no texts%s", by_model_class(j->model),
+                  is_pair(j) ? " without a picture: banyan caption" : "");
+        return cli_fail(NULL);
+    }
     if (read_prompts(j, args) != BY_OK)
         return cli_fail(NULL);
     if (!j->model && cli_given_among(args, neural_names))

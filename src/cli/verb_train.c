@@ -14,7 +14,9 @@
 #include "cli/run_screen.h"
 #include "cli/show_batch.h"
 #include "cli/show.h"
+#include "cli/train_scope.h"
 #include "cli/verbs.h"
+#include "models/models.h"
 
 typedef struct train_options {
     by_run_spec run;
@@ -27,6 +29,7 @@ typedef struct train_options {
     const char *languages;
     int masking, show;
     bool trace;
+    cli_args own; /* what the user gave himself: no recipe, no record */
 } train_options;
 
 static const cli_option options[] = {
@@ -222,6 +225,13 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(train_options),
 };
 
+static bool has_memory(const char *family)
+{
+    const arch_family *a = arch_find(family);
+    base_error_clear(); /* a family that is none is the run's to report */
+    return a && arch_has(a, ARCH_ROLE_MEMORY);
+}
+
 /* What the user did not give is as the library has it. False: an option makes no sense, which has been said. */
 static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *screen)
 {
@@ -229,12 +239,12 @@ static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *sc
     const by_run_spec usual = by_run_defaults(r->family, r->objective.name, r->init_from);
     cli_options_default(args, r, &usual, sizeof *r);
     r->shape.memory = cli_given(args, &o->memory) && o->memory == 0 ? -1 : (int)BY_MIN(o->memory, INT32_MAX);
+    if (r->shape.memory < 0 && !cli_given(&o->own, &o->memory) && !has_memory(r->family))
+        r->shape.memory = 0; /* the record of a family without one */
     if (!cli_given(args, &r->objective.mask_copies))
         r->objective.mask_copies = o->masking == 1 ? 1 : o->masking == 2 ? -1 : 0;
     r->dtype = o->l.bf16 ? BY_BF16 : r->dtype;
-    r->optimizer.beta1 = cli_or_none(r->optimizer.beta1);
-    r->optimizer.beta2 = cli_or_none(r->optimizer.beta2);
-    r->optimizer.eps = cli_or_none(r->optimizer.eps);
+    cli_adam_read(&r->optimizer);
     r->objective.prefixes = o->prefixes.items;
     r->objective.prefix_count = o->prefixes.count;
     r->no_peak = o->l.quiet;
@@ -302,15 +312,9 @@ static int print_result(const train_options *o, const by_run_result *r)
 }
 
 /* What may help. */
-static const char *hint_for(by_status status)
-{
-    if (status == BY_ERR_NUMERIC)
-        return "use a lower --learning-rate, or --trace to see where it starts";
-    if (status == BY_ERR_MEMORY)
-        return "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
-               "--stochastic-rounding, or a shorter --context";
-    return NULL;
-}
+static const char *const slower = "use a lower --learning-rate, or --trace to see where it starts";
+static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
+                                   "--recompute, --bf16, --stochastic-rounding, or a shorter --context";
 
 /* Options that count for n-gram models, and those that count for no others. */
 static const char *const ngram_own[] = {"order",
@@ -363,8 +367,7 @@ static int start(const train_options *o, cli_run_screen *screen)
     } else {
         by_status status = d ? by_train_run(d, &o->run, &result) : base_error_status();
         cli_run_end(screen);
-        const char *hint = hint_for(status);
-        code = status == BY_OK ? print_result(o, &result) : hint ? cli_fail("%s", hint) : cli_fail(NULL);
+        code = status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
     }
     by_device_free(d);
     return code;
@@ -415,7 +418,9 @@ static int train(train_options *o, const cli_args *args)
         o->run.eval_fraction = eval_data.count ? 0 : o->run.eval_fraction;
         o->run.objective.languages = languages.items;
         o->run.objective.language_count = languages.count;
-        code = by_ngram_is_family(o->run.family) ? start_ngram(o, args) : start(o, &screen);
+        code = by_ngram_is_family(o->run.family)  ? start_ngram(o, args)
+               : cli_train_fits(&o->run, &o->own) ? start(o, &screen)
+                                                  : CLI_USAGE;
     }
     cli_list_free(&data);
     cli_list_free(&eval_data);
@@ -436,6 +441,7 @@ static int run(int argc, char **argv)
         return code;
     o.run.command = c.line;
     o.run.options = c.given;
+    o.own = cli_args_own(&c.args, c.config.filled);
     if (o.run.recipe && !(recipe = take_recipe(&c.args, o.run.recipe)))
         code = cli_fail(NULL);
     else if (!o.data.count || (!o.run.out && !o.show))

@@ -174,7 +174,9 @@ static by_status add_names(by_picture_set *p, const char *text, const char *sepa
 static by_status add_names_file(by_picture_set *p, const char *path)
 {
     char *text = base_input_read(path, 1 << 20, NULL);
-    by_status s = text ? add_names(p, text, "\n") : base_error_status();
+    if (!text)
+        return base_error_status();
+    by_status s = add_names(p, text, "\n");
     base_free(text);
     return s == BY_OK ? BY_OK : base_fail_context("%s", path);
 }
@@ -183,8 +185,8 @@ by_status data_picture_set_name_classes(by_picture_set *p, const char *path, con
 {
     char number[16];
     if (p->classes.count == 0 && p->spec.classes) {
-        BY_TRY(base_file_exists(p->spec.classes) ? add_names_file(p, p->spec.classes)
-                                                 : add_names(p, p->spec.classes, ","));
+        const bool file_of_names = base_file_exists(p->spec.classes) || !strchr(p->spec.classes, ',');
+        BY_TRY(file_of_names ? add_names_file(p, p->spec.classes) : add_names(p, p->spec.classes, ","));
     } else if (p->classes.count == 0) {
         const char *slash = strrchr(path, '/');
         char *beside = base_sprintf("%.*s%s", (int)(slash ? slash + 1 - path : 0), path, file);

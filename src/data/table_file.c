@@ -233,12 +233,13 @@ static by_status find_columns(table *t)
     if (!needs_label(t))
         return BY_OK;
     if (t->label == t->text || (t->pair >= 0 && (t->pair == t->label || t->pair == t->text)))
-        return data_examples_fail(t->e, t->line,
-                                  "%d column%s; expected a %s and its %s; columns are separated by %s "
-                                  "(--format)",
-                                  t->count, t->count == 1 ? "" : "s",
-                                  data_kind_is_picture(s->kind) ? "file" : "text", c->label,
-                                  t->separator == ',' ? "commas" : "tabs");
+        return data_examples_fail(
+            t->e, t->line, "%d column%s; expected a %s and its %s; columns are separated by %s%s", t->count,
+            t->count == 1 ? "" : "s", data_kind_is_picture(s->kind) ? "file" : "text", c->label,
+            t->separator == ',' ? "commas" : "tabs",
+            !data_kind_is_picture(s->kind) ? " (--format)"
+            : t->separator == ','          ? ""
+                                           : ", in .csv files by commas");
     return BY_OK;
 }
 

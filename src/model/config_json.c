@@ -424,6 +424,19 @@ static by_status find_arch(by_model *m)
                 : base_fail(BY_ERR_FORMAT, "config.json has neither model_type nor architectures");
 }
 
+const arch_family *model_family_of(const char *dir)
+{
+    by_model m = {0};
+    char *path = base_path_join(dir, "config.json");
+    m.json = path ? base_json_load(path) : NULL;
+    by_status s = m.json ? find_arch(&m) : base_error_status();
+    if (s != BY_OK && m.json)
+        base_fail_context("%s", path);
+    cJSON_Delete(m.json);
+    base_free(path);
+    return s == BY_OK ? m.arch : NULL;
+}
+
 /* The same, and where the key is absent that of the nested configuration of the texts. */
 static int token_in(const by_model *m, const char *key, int fallback)
 {

@@ -273,6 +273,9 @@ static by_status set_local(const arch_family *a, void *config, const by_model_sh
         return base_fail(BY_ERR_ARGUMENT, "%s does not enlarge pictures", a->title);
     if (s->distribution)
         BY_TRY(arch_config_choose(a, config, ARCH_ROLE_DISTRIBUTION, s->distribution));
+    const char *distribution = arch_config_choice(a, config, ARCH_ROLE_DISTRIBUTION);
+    if (s->mixtures && distribution && strcmp(distribution, arch_choice_word(ARCH_ROLE_DISTRIBUTION, 0)) == 0)
+        return base_fail(BY_ERR_ARGUMENT, "the distribution \"%s\" has no mixture", distribution);
     return s->coordinates ? arch_config_choose(a, config, ARCH_ROLE_COORDINATES, s->coordinates) : BY_OK;
 }
 

@@ -4,26 +4,10 @@
 #include "base/json.h"
 #include "train/pixel_data.h"
 
-/* The family of a model directory. */
-static const arch_family *family_of(const char *dir)
-{
-    char *path = base_path_join(dir, "config.json");
-    cJSON *json = path ? base_json_load(path) : NULL;
-    const char *family = NULL;
-    const arch_family *a = NULL;
-    if (json && base_json_string(json, "model_type", NULL, &family) == BY_OK && family)
-        a = arch_find(family);
-    else if (json)
-        base_fail(BY_ERR_FORMAT, "%s does not say its model_type", path);
-    cJSON_Delete(json);
-    base_free(path);
-    return a;
-}
-
 by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *out)
 {
     const by_objective_choice *c = &spec->objective;
-    const arch_family *a = spec->init_from ? family_of(spec->init_from) : arch_find(spec->family);
+    const arch_family *a = spec->init_from ? model_family_of(spec->init_from) : arch_find(spec->family);
     if (!a)
         return base_error_status();
     const char *name = c->name ? c->name : c->parallel ? "tlm" : a->objective ? a->objective : "lm";

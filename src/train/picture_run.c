@@ -334,6 +334,8 @@ by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by
                                          .predictions = spec->predictions};
     if (spec->class_weights)
         return base_fail(BY_ERR_UNSUPPORTED, "classes of pictures have no weights");
+    if (spec->predictions && !spec->eval_data)
+        return base_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none");
     const by_run_spec run = run_spec(spec);
     by_run_result r;
     by_status s = train_picture_train(d, &run, &tuning, &r);

@@ -300,6 +300,27 @@ static by_status open_streams(train_dataset *d, const by_run_spec *s, train_fold
     return BY_OK;
 }
 
+/* A text of pixels is one picture. */
+static by_status check_context(const by_processor *p, const by_run_spec *s)
+{
+    const int64_t tokens = by_processor_tokens(p);
+    return s->shape.context <= 0 || s->shape.context == tokens
+               ? BY_OK
+               : base_fail(BY_ERR_ARGUMENT, "the context is a picture of %lld tokens, not %d",
+                           (long long)tokens, s->shape.context);
+}
+
+/* A run goes on with the pictures that it began with. */
+static by_status check_size(const by_processor *p, int side)
+{
+    int height, width;
+    by_processor_size(p, &height, &width);
+    return side <= 0 || (side == height && side == width)
+               ? BY_OK
+               : base_fail(BY_ERR_ARGUMENT, "the run began with pictures of %d x %d pixels, not of %d", width,
+                           height, side);
+}
+
 by_status train_pixels_open(train_dataset *d, const by_run_spec *s, train_folder *folder, const char *from)
 {
     const char *model = from ? from : s->init_from;
@@ -312,13 +333,22 @@ by_status train_pixels_open(train_dataset *d, const by_run_spec *s, train_folder
     sources x = {0};
     if (!model && !a)
         return base_error_status();
+    if (!from && !palette && (s->images.colours || s->images.palette))
+        return base_fail(BY_ERR_ARGUMENT,
+                         model ? "%s has its palette or values already: none can be chosen"
+                               : "%s has values of channels, not colours of a palette",
+                         model ? model : a->title);
     if (model && !(d->processor = by_processor_open(model)))
         return base_error_status();
+    if (from && d->processor)
+        BY_TRY(check_size(d->processor, s->images.size));
     if (d->processor)
         format = by_processor_channels(d->processor) == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB;
     by_status status = open_sources(&x, s, format);
     if (status == BY_OK && !d->processor)
         status = make_processor(d, s, x.set, &x.parts[0], palette);
+    if (status == BY_OK)
+        status = check_context(d->processor, s);
     if (status == BY_OK)
         status = open_streams(d, s, folder, &x);
     by_picture_set_free(x.set);
@@ -336,6 +366,7 @@ void train_pixels_shape(const train_dataset *d, by_model_shape *shape)
         shape->context = height * width;
         return;
     }
+    shape->context = 0; /* it follows from the picture */
     shape->image = height;
     shape->channels = by_processor_channels(d->processor);
 }

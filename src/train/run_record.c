@@ -156,6 +156,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"local_memory_columns", role(m, ARCH_ROLE_LOCAL_MEMORY_COLUMNS), TRAIN_YOUNGER},
         {"mixtures", role(m, ARCH_ROLE_MIXTURES), TRAIN_YOUNGER},
         {"upscale", role(m, ARCH_ROLE_UPSCALE), TRAIN_YOUNGER},
+        {"colours", s->images.colours, TRAIN_YOUNGER},
         {"hash_rounds", by_model_hash_rounds(m), TRAIN_YOUNGER},
         {"label_smoothing", s->label_smoothing, TRAIN_YOUNGER},
         {"scheduled_sampling", s->scheduled_sampling, TRAIN_YOUNGER},

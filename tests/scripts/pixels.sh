@@ -74,7 +74,7 @@ it both --model image-transformer --distribution dmol --attention 2d --query-blo
 train lines 24 --local-memory 13
 check "another memory does not continue a run" fails 1 local_memory
 train imagegpt 24 --colours 20
-check "a run keeps its palette" works ""
+check "another palette does not continue a run" fails 1 "started with colours 12"
 
 # ---- larger pictures -------------------------------------------------------------------------------------------------------
 # squares FILE COUNT SIDE: grey pictures of squares of 2 x 2 pixels, each of one of four greys, which say nothing about each other
@@ -147,10 +147,10 @@ check "training goes on from a model with its palette" cmp "$tmp/more/last/prepr
 if [ -d "$BANYAN_SHARED/data/images" ]; then
     mkdir "$tmp/folder"
     cp "$BANYAN_SHARED"/data/images/*.png "$tmp/folder"
-    for model in imagegpt "image-transformer --query-block 8x12 --local-memory 4x6 --attention 2d"; do
+    for model in "imagegpt --colours 20" "image-transformer --query-block 8x12 --local-memory 4x6 --attention 2d"; do
         rm -rf "$tmp/colour"
         # shellcheck disable=SC2086 # several options
-        run train --model $model --data "$tmp/folder" --image-size 8 --colours 20 --out "$tmp/colour" --layers 1 --heads 1 --width 16 \
+        run train --model $model --data "$tmp/folder" --image-size 8 --out "$tmp/colour" --layers 1 --heads 1 --width 16 \
             --batch-size 2 --max-steps 2 --threads 1 --quiet
         check "a folder of pictures in colour: ${model%% *}" works "steps"
         run generate "$tmp/colour" --samples 2 --seed 1 -o "$tmp/colour.png" --threads 1
