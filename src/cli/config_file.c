@@ -279,6 +279,8 @@ static bool config_expand(const cli_verb *verb, size_t size, int argc, char **ar
         status = expand(&s, &f, argc, argv, c);
     else
         c->argc = argc;
+    for (int i = 0; i < verb->option_count && f.run; i++)
+        c->earlier[i] = !s.args.given[i];
     cJSON_Delete(f.file);
     cJSON_Delete(f.run);
     cli_args_free(&s.args);

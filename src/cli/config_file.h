@@ -18,7 +18,8 @@ typedef struct cli_config {
     base_arena *arena;
     char **argv;
     int argc, room;
-    bool filled[CLI_MAX_OPTIONS]; /* by row: from a recorded value, not given by anyone */
+    bool filled[CLI_MAX_OPTIONS];  /* by row: from a recorded value, not given by anyone */
+    bool earlier[CLI_MAX_OPTIONS]; /* by row: not on the command line, of a run that goes on */
 } cli_config;
 
 /* A command of a verb whose runs are recorded. */

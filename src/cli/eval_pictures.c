@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/show.h"
+#include "report/page.h"
 
 static void on_progress(void *user, int64_t done, int64_t total)
 {
@@ -113,6 +114,9 @@ static by_status draw(const cli_picture_evaluation *e, const by_image_result *r)
 int cli_evaluate_pictures(cli_picture_evaluation *e)
 {
     by_image_result r;
+    report_picture kind;
+    if (e->confusion && report_picture_of(e->confusion, &kind) != BY_OK)
+        return cli_fail(NULL);
     cli_progress bar = {.label = "eval", .quiet = e->quiet};
     e->spec.cancelled = cli_poll;
     e->spec.progress = on_progress;
@@ -122,8 +126,7 @@ int cli_evaluate_pictures(cli_picture_evaluation *e)
         by_image_evaluate(by_model_device(e->model), e->dir, e->dtype, e->data, e->count, &e->spec, &r);
     cli_progress_end(&bar);
     if (s == BY_OK && e->confusion)
-        s = r.classes ? draw(e, &r)
-                      : base_fail(BY_ERR_ARGUMENT, "only models that classify have a confusion matrix");
+        s = draw(e, &r);
     int code = CLI_OK;
     if (s != BY_OK)
         code = cli_fail(NULL);

@@ -244,8 +244,8 @@ static int print_result(const job *j)
         own += !j->given[i];
     nats /= (double)BY_MAX(own, 1) * j->count;
     if (!j->g->json) {
-        printf("%d pictures in %.1f s, %.3f nats per %s: %s\n", j->count, j->seconds, nats,
-               j->size.palette ? "colour" : "value", j->g->out);
+        printf("%d picture%s in %.1f s, %.3f nats per %s: %s\n", j->count, j->count == 1 ? "" : "s",
+               j->seconds, nats, j->size.palette ? "colour" : "value", j->g->out);
         return CLI_OK;
     }
     cJSON *o = cJSON_CreateObject();

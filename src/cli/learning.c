@@ -32,3 +32,12 @@ int cli_fail_learning(by_status s, const char *rate, const char *memory)
     const char *hint = s == BY_ERR_NUMERIC ? rate : s == BY_ERR_MEMORY ? memory : NULL;
     return hint ? cli_fail("%s", hint) : cli_fail(NULL);
 }
+
+void cli_steps_print(const cli_steps *s)
+{
+    const int64_t steps = s->steps - s->resumed_from;
+    printf("%lld step%s in %.1f s%s", (long long)steps, steps == 1 ? "" : "s", s->seconds,
+           s->stopped_early ? " (stopped early)" : "");
+    if (s->best)
+        printf("; best at step %lld", (long long)s->best);
+}

@@ -25,6 +25,15 @@ bool cli_optimizer_fits(by_optimizer optimizer, by_schedule schedule, const cli_
 /* Shows the error of a run and what may help if numbers got out of hand or memory was short. Returns the exit code. */
 int cli_fail_learning(by_status s, const char *rate, const char *memory);
 
+/* How far a run came. */
+typedef struct cli_steps {
+    int64_t steps, resumed_from, best; /* best 0: there was no evaluation */
+    double seconds;
+    bool stopped_early;
+} cli_steps;
+/* "12 steps in 3.4 s; best at step 8" on stdout, without the end of the line. */
+void cli_steps_print(const cli_steps *s);
+
 /* clang-format off */
 #define CLI_ACCUMULATE_ROW(type, s)                                                                          \
     {CLI_AT(type, s.accumulate), .name = "gradient-accumulation-steps", .alias = "accumulate",               \

@@ -630,11 +630,11 @@ const cli_scope *cli_given_outside(const cli_args *args, const cli_scope *rows, 
     return NULL;
 }
 
-cli_args cli_args_own(const cli_args *args, const bool *filled)
+cli_args cli_args_own(const cli_args *args, const bool *earlier)
 {
     cli_args own = *args;
     for (int i = 0; i < CLI_MAX_OPTIONS; i++)
-        own.given[i] = own.given[i] && !filled[i];
+        own.given[i] = own.given[i] && !earlier[i];
     return own;
 }
 

@@ -105,8 +105,8 @@ typedef struct cli_scope {
 } cli_scope;
 /* The first row whose option the user gave, though it does not count for `kind`, one bit. NULL: there is none. */
 const cli_scope *cli_given_outside(const cli_args *args, const cli_scope *rows, int count, uint32_t kind);
-/* What the user gave himself: without the rows in `filled`, which come from the record of a run that goes on. */
-cli_args cli_args_own(const cli_args *args, const bool *filled);
+/* What the user asks for now: without the rows in `earlier`, which a run that goes on began with. */
+cli_args cli_args_own(const cli_args *args, const bool *earlier);
 
 /* Fields of `part`, a struct inside the options, whose options were not given: they get the values that they have in `usual`, a struct of the
  * same type. So a spec of the library that options write into keeps the library's own defaults. */

@@ -19,7 +19,7 @@ typedef struct align_options {
     const char *method, *loss, *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
     int show;
-    cli_args own; /* what the user gave himself */
+    cli_args own; /* what the user asks for now */
 } align_options;
 
 static const cli_option options[] = {
@@ -181,8 +181,11 @@ static int print_result(const align_options *o, const by_align_result *r)
         cli_show_curve(o->run.out, by_align_loss_unit(o->run.method), o->l.curve);
     if (r->resumed_from == r->steps)
         cli_note_finished(o->run.out, r->steps);
-    printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
-           r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
+    cli_steps_print(&(cli_steps){.steps = r->steps,
+                                 .resumed_from = r->resumed_from,
+                                 .best = r->evaluated ? r->best_step : 0,
+                                 .seconds = r->seconds,
+                                 .stopped_early = r->stopped_early});
     if (r->evaluated && isfinite(r->eval_loss))
         printf(": loss %.4f", r->eval_loss);
     printf("\n");
@@ -353,7 +356,7 @@ static int run(int argc, char **argv)
         return code;
     o.run.command = c.line;
     o.run.options = c.given;
-    o.own = cli_args_own(&c.args, c.config.filled);
+    o.own = cli_args_own(&c.args, c.config.earlier);
     code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &c.args);
     cli_policy_free(&o.p);
     cli_lora_free(&o.adapter);

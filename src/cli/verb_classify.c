@@ -331,6 +331,16 @@ static void close_job(job *j)
     base_free(j->places);
 }
 
+/* An option that would change nothing is an error. */
+static by_status check_options(const job *j, const cli_args *args)
+{
+    if (!j->o.names && cli_given(args, &j->o.template))
+        return base_fail(BY_ERR_ARGUMENT, "--template needs --labels");
+    if (j->problem != BY_PROBLEM_MANY_LABELS && cli_given(args, &j->o.threshold))
+        return base_fail(BY_ERR_ARGUMENT, "--threshold is for models that give a text several labels");
+    return BY_OK;
+}
+
 static int run_texts(job *j, const cli_args *args, by_status s)
 {
     cli_texts texts = {
@@ -349,6 +359,8 @@ static int run(int argc, char **argv)
         return code;
     cli_interrupt_install();
     by_status s = open_job(&j, args.items[0]);
+    if (s == BY_OK)
+        s = check_options(&j, &args);
     code = s == BY_OK && (j.r.processor || j.embedder) ? run_pictures(&j, &args) : run_texts(&j, &args, s);
     close_job(&j);
     cli_args_free(&args);

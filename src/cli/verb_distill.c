@@ -20,7 +20,7 @@ typedef struct distill_options {
     cli_list data, eval_data, prefixes;
     cli_list files, eval_files; /* of data and eval_data */
     const char *student, *student_layers, *layer_map;
-    cli_args own; /* what the user gave himself */
+    cli_args own; /* what the user asks for now */
     int layers, layer_list[BY_MAX_LAYERS], map_list[BY_MAX_LAYERS];
 } distill_options;
 
@@ -292,8 +292,12 @@ static int print_result(const distill_options *o, const by_distill_result *r)
         cli_show_curve(o->run.out, r->loss_unit, o->l.curve);
     if (r->resumed_from == r->steps)
         cli_note_finished(o->run.out, r->steps);
-    printf("%lld steps in %.1f s%s; best at step %lld\n", (long long)(r->steps - r->resumed_from), r->seconds,
-           r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
+    cli_steps_print(&(cli_steps){.steps = r->steps,
+                                 .resumed_from = r->resumed_from,
+                                 .best = r->evaluated ? r->best_step : 0,
+                                 .seconds = r->seconds,
+                                 .stopped_early = r->stopped_early});
+    printf("\n");
     printf("student: %d of %d layers, %.2f M of %.2f M parameters\n", r->layers, r->teacher_layers,
            (double)r->parameters / 1e6, (double)r->teacher_parameters / 1e6);
     if (r->evaluated && r->best.n_metrics)
@@ -350,7 +354,7 @@ static int run(int argc, char **argv)
         return code;
     o.run.command = c.line;
     o.run.options = c.given;
-    o.own = cli_args_own(&c.args, c.config.filled);
+    o.own = cli_args_own(&c.args, c.config.earlier);
     if (!o.run.out || !o.data.count)
         code = cli_usage_fail("%s", !o.data.count ? "no data: give --data FILE"
                                                   : "no output directory: give --out DIR");

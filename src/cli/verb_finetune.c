@@ -23,7 +23,7 @@ typedef struct finetune_options {
     cli_list prefixes;
     const char *lora, *ia3, *prefix_tuning, *weights;
     cli_lora adapter;
-    cli_args own; /* what the user gave himself */
+    cli_args own; /* what the user asks for now */
 } finetune_options;
 
 static const cli_option options[] = {
@@ -208,8 +208,11 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
         cli_show_curve(o->tune.out, train_task_loss_unit(&o->tune.reading), o->l.curve);
     if (r->resumed_from == r->steps)
         cli_note_finished(o->tune.out, r->steps);
-    printf("%lld steps in %.1f s%s; best at step %lld", (long long)(r->steps - r->resumed_from), r->seconds,
-           r->stopped_early ? " (stopped early)" : "", (long long)r->best_step);
+    cli_steps_print(&(cli_steps){.steps = r->steps,
+                                 .resumed_from = r->resumed_from,
+                                 .best = r->evaluated ? r->best_step : 0,
+                                 .seconds = r->seconds,
+                                 .stopped_early = r->stopped_early});
     if (seq2seq && r->evaluated)
         printf(": loss %.4f", r->best.loss);
     printf("\n");
@@ -266,7 +269,7 @@ static int run(int argc, char **argv)
         return code;
     o.tune.command = c.line;
     o.tune.options = c.given;
-    o.own = cli_args_own(&c.args, c.config.filled);
+    o.own = cli_args_own(&c.args, c.config.earlier);
     if (!o.tune.out || !o.tune.data)
         code = cli_usage_fail("%s", !o.tune.data ? "no data: give --data FILE"
                                                  : "no output directory: give --out DIR");

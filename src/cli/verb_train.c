@@ -29,7 +29,7 @@ typedef struct train_options {
     const char *languages;
     int masking, show;
     bool trace;
-    cli_args own; /* what the user gave himself: no recipe, no record */
+    cli_args own; /* what the user asks for now: no recipe, no earlier run */
 } train_options;
 
 static const cli_option options[] = {
@@ -441,7 +441,7 @@ static int run(int argc, char **argv)
         return code;
     o.run.command = c.line;
     o.run.options = c.given;
-    o.own = cli_args_own(&c.args, c.config.filled);
+    o.own = cli_args_own(&c.args, c.config.earlier);
     if (o.run.recipe && !(recipe = take_recipe(&c.args, o.run.recipe)))
         code = cli_fail(NULL);
     else if (!o.data.count || (!o.run.out && !o.show))

@@ -256,7 +256,11 @@ by_status train_picture_load(void *self, const char *dir)
     if (!r->model)
         return base_error_status();
     by_pictures reads;
-    gen_reads_pictures(r->model, &reads);
+    if (!gen_reads_pictures(r->model, &reads))
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the run in %s is for a %s, which reads no pictures; use another folder, or "
+                         "overwrite it",
+                         r->spec.out, by_model_class(r->model));
     r->task = task_of(r->model);
     BY_TRY(open_data(r, reads.channels));
     if (r->task != BY_TASK_CLASSIFY && !(r->tokenizer = by_tokenizer_load(dir)))

@@ -93,6 +93,9 @@ no 2 "--keep is for models of pixels" generate gpt -p a --keep 0.5
 no 1 "a ViTForImageClassification writes no texts" generate vit -p a
 no 2 "--show is for models of patches" attention gpt "the number" --show filters
 no 2 "--target is for encoder-decoders" attention vit pictures/x.png --target a
+no 1 "--template needs --labels" classify vit pictures/dark-images-idx3-ubyte --template "a {}"
+no 1 "--threshold is for models that give a text several labels" classify vit pictures/dark-images-idx3-ubyte --threshold 0.4
+no 1 "the name of a picture must end in .svg or .png" eval vit pictures/dark-images-idx3-ubyte --confusion x.bmp
 no 2 "--top needs --search" embed gpt --top 3 a
 no 2 "exclude each other" embed gpt --search a --similarity b
 
