@@ -207,6 +207,8 @@ typedef struct by_run_spec {
     int64_t steps; /* in all; 0: from epochs */
     double epochs; /* 0: by the objective and the amount of data (docs/RECIPES.md) */
     by_schedule_spec schedule;
+    double
+        warmup_share; /* of the run, if the schedule's warm-up is negative; 0: by the objective, negative: none */
     by_optimizer_spec optimizer;
     bool recompute;
     uint64_t seed;

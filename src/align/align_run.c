@@ -78,6 +78,17 @@ by_align_spec by_align_defaults(by_align_method method)
     return s;
 }
 
+by_model_spec align_model_spec(const by_align_spec *s)
+{
+    return (by_model_spec){.dtype = s->dtype,
+                           .training = true,
+                           .stochastic_rounding = s->stochastic_rounding,
+                           .freeze = s->freeze,
+                           .adapter = s->adapter,
+                           .weights = s->weights,
+                           .seed = s->seed};
+}
+
 /* A model of pictures has no tokenizer, which is not what is wrong with it. */
 static by_status check_family(const char *dir)
 {

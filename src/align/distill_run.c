@@ -379,17 +379,6 @@ static train_lesson lesson_of(distill_run *r)
 
 /* ---- kinds of runs ----------------------------------------------------------------------------- */
 
-/* The members that by_run_spec and by_finetune_spec share with the run's. */
-#define DISTILL_SHARED(s)                                                                                 \
-    .dtype = (s)->dtype, .stochastic_rounding = (s)->stochastic_rounding,                                 \
-    .label_smoothing = (s)->label_smoothing, .accumulate = (s)->accumulate, .steps = (s)->steps,          \
-    .epochs = (s)->epochs, .schedule = (s)->schedule, .optimizer = (s)->optimizer,                        \
-    .recompute = (s)->recompute, .seed = (s)->seed, .eval_every = (s)->eval_every,                        \
-    .log_every = (s)->log_every, .save_every = (s)->save_every, .keep = (s)->keep,                        \
-    .patience = (s)->patience, .ahead = (s)->ahead, .out = (s)->out, .overwrite = (s)->overwrite,         \
-    .command = (s)->command, .options = (s)->options, .report = (s)->report, .cancelled = (s)->cancelled, \
-    .user = (s)->user
-
 static by_example_kind kind_of_examples(const by_model *teacher)
 {
     switch (by_model_task(teacher)) {
@@ -416,7 +405,7 @@ static by_status run_examples(distill_run *r)
     if (s->data_count != 1 || s->eval_count > 1)
         return base_fail(BY_ERR_ARGUMENT,
                          "labelled examples are in one file, and those of the evaluation in another");
-    by_finetune_spec spec = {DISTILL_SHARED(s),
+    by_finetune_spec spec = {TRAIN_SPEC_SHARED(s),
                              .model = s->teacher,
                              .dropout = s->dropout,
                              .data = s->data[0],
@@ -456,7 +445,7 @@ static const char *objective_of(const distill_run *r)
 static by_run_spec text_spec(const distill_run *r)
 {
     const by_distill_run_spec *s = &r->spec;
-    by_run_spec spec = {DISTILL_SHARED(s),
+    by_run_spec spec = {TRAIN_SPEC_SHARED(s),
                         .init_from = s->teacher,
                         .shape = {.dropout = s->dropout},
                         .data = s->data,
@@ -468,13 +457,12 @@ static by_run_spec text_spec(const distill_run *r)
                         .batch = s->batch > 0 ? s->batch : 32,
                         .batch_tokens = s->batch_tokens,
                         .seq = s->work.limit,
+                        .warmup_share = s->warmup_share > 0 ? s->warmup_share : -1,
                         .eval_batches = s->eval_batches,
                         .leaves_model = true};
     spec.objective.name = objective_of(r);
     if (strcmp(spec.objective.name, "mlm") == 0 && spec.objective.mask_copies == 0)
         spec.objective.mask_copies = -1;
-    if (spec.schedule.warmup < 0 && s->steps > 0)
-        spec.schedule.warmup = (int64_t)ceil(s->warmup_share * (double)s->steps);
     return spec;
 }
 

@@ -1,4 +1,4 @@
-/* methods.h - the two kinds of runs of alignment. */
+/* methods.h - the two kinds of runs of alignment, and what they share. */
 #ifndef BY_ALIGN_METHODS_H
 #define BY_ALIGN_METHODS_H
 
@@ -8,6 +8,9 @@
 /* Methods that learn from given answers (tuning_run.c), and those that sample and reward answers (policy_run.c). */
 by_status align_supervised_run(by_device *d, const by_align_spec *spec, by_align_result *result);
 by_status align_policy_run(by_device *d, const by_align_spec *spec, by_align_result *result);
+
+/* How a run opens the model that it trains. */
+by_model_spec align_model_spec(const by_align_spec *s);
 
 /* Fills in what by_align_defaults has for such a method. */
 void align_policy_defaults(by_align_spec *s);

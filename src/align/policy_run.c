@@ -12,17 +12,6 @@
 
 /* ---- models ------------------------------------------------------------------------------------- */
 
-static by_model_spec spec_of(const by_align_spec *s)
-{
-    return (by_model_spec){.dtype = s->dtype,
-                           .training = true,
-                           .stochastic_rounding = s->stochastic_rounding,
-                           .freeze = s->freeze,
-                           .adapter = s->adapter,
-                           .weights = s->weights,
-                           .seed = s->seed};
-}
-
 static by_status check_model(const by_model *m)
 {
     if (by_model_task(m) != BY_TASK_LM || by_model_is_pair(m) || by_model_pads_left(m) || by_model_rereads(m))
@@ -33,7 +22,7 @@ static by_status check_model(const by_model *m)
 
 static by_status open_policy(align_policy *p, const char *dir, bool fresh)
 {
-    by_model_spec spec = spec_of(&p->spec);
+    by_model_spec spec = align_model_spec(&p->spec);
     spec.adapter = fresh ? spec.adapter : NULL; /* otherwise it is in the checkpoint */
     p->model = by_model_open(p->device, dir, &spec);
     if (!p->model)

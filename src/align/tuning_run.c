@@ -36,17 +36,6 @@ enum { FEW_PASSES = 24 }; /* shapes that are kept compiled */
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
-static by_model_spec spec_of(const by_align_spec *s)
-{
-    return (by_model_spec){.dtype = s->dtype,
-                           .training = true,
-                           .stochastic_rounding = s->stochastic_rounding,
-                           .freeze = s->freeze,
-                           .adapter = s->adapter,
-                           .weights = s->weights,
-                           .seed = s->seed};
-}
-
 static bool is_reward(const by_align_spec *s)
 {
     return s->method == BY_ALIGN_REWARD;
@@ -54,7 +43,7 @@ static bool is_reward(const by_align_spec *s)
 
 static by_status open_fresh(tuning *t)
 {
-    by_model_spec spec = spec_of(&t->spec);
+    by_model_spec spec = align_model_spec(&t->spec);
     BY_TRY(align_choose_head(t->device, &t->spec, &spec));
     t->model = by_model_open(t->device, t->spec.model, &spec);
     if (!t->model)
@@ -67,7 +56,7 @@ static by_status open_fresh(tuning *t)
 static by_status load(void *self, const char *dir)
 {
     tuning *t = self;
-    by_model_spec spec = spec_of(&t->spec);
+    by_model_spec spec = align_model_spec(&t->spec);
     spec.adapter = NULL; /* it is in the checkpoint */
     t->model = by_model_open(t->device, dir, &spec);
     if (!t->model)

@@ -86,6 +86,37 @@ by_finetune_spec by_finetune_defaults(void)
                               .keep = 1};
 }
 
+by_run_spec train_tuning_run(const by_finetune_spec *s)
+{
+    return (by_run_spec){TRAIN_SPEC_SHARED(s),
+                         .init_from = s->model,
+                         .adapter = s->adapter,
+                         .lora = s->lora,
+                         .weights = s->weights,
+                         .shape = {.dropout = s->dropout},
+                         .data = &s->data,
+                         .data_count = 1,
+                         .eval_data = &s->eval_data,
+                         .eval_count = s->eval_data != NULL,
+                         .warmup_share = s->warmup_share > 0 ? s->warmup_share : -1,
+                         .leaves_model = true};
+}
+
+by_finetune_result train_tuning_result(const by_run_result *r)
+{
+    return (by_finetune_result){.steps = r->steps,
+                                .resumed_from = r->resumed_from,
+                                .parameters = r->parameters,
+                                .trained = r->trained,
+                                .best_step = r->best_step,
+                                .loss = r->loss,
+                                .seconds = r->seconds,
+                                .activation_bytes = r->activation_bytes,
+                                .state_bytes = r->state_bytes,
+                                .stopped_early = r->stopped_early,
+                                .best = {.loss = r->best_eval_loss, .score = -r->best_eval_loss}};
+}
+
 /* ---- numbers by data and width --------------------------------------------------------------- */
 
 static double within(double x, double least, double most)

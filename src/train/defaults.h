@@ -2,8 +2,24 @@
 #ifndef BY_TRAIN_DEFAULTS_H
 #define BY_TRAIN_DEFAULTS_H
 
+#include "banyan/finetune.h"
 #include "banyan/train.h"
 #include "data/objective.h"
+
+/* The members that by_run_spec, by_finetune_spec and by_distill_run_spec share. */
+#define TRAIN_SPEC_SHARED(s)                                                                              \
+    .dtype = (s)->dtype, .stochastic_rounding = (s)->stochastic_rounding,                                 \
+    .label_smoothing = (s)->label_smoothing, .accumulate = (s)->accumulate, .steps = (s)->steps,          \
+    .epochs = (s)->epochs, .schedule = (s)->schedule, .optimizer = (s)->optimizer,                        \
+    .recompute = (s)->recompute, .seed = (s)->seed, .eval_every = (s)->eval_every,                        \
+    .log_every = (s)->log_every, .save_every = (s)->save_every, .keep = (s)->keep,                        \
+    .patience = (s)->patience, .ahead = (s)->ahead, .out = (s)->out, .overwrite = (s)->overwrite,         \
+    .command = (s)->command, .options = (s)->options, .report = (s)->report, .cancelled = (s)->cancelled, \
+    .user = (s)->user
+
+/* A run that trains the model of a fine-tuning on its data: the data's form and the length of batches are left open. And what came of it. */
+by_run_spec train_tuning_run(const by_finetune_spec *s);
+by_finetune_result train_tuning_result(const by_run_result *r);
 
 /* Passes over the data of a run from scratch: enough for a few thousand steps, from a small text as many as
  * are still worth it. epoch_steps: steps of one pass. */

@@ -4,56 +4,23 @@
 
 #include "banyan/adapter.h"
 #include "base/base.h"
+#include "train/defaults.h"
 #include "train/task_batches.h"
 
 static by_run_spec run_spec(const by_finetune_spec *s)
 {
-    by_schedule_spec schedule = s->schedule;
-    if (schedule.rate < 0)
-        schedule.rate = !s->adapter ? 3e-5 : s->adapter->ia3 ? 3e-3 : 3e-4;
-    return (by_run_spec){
-        .init_from = s->model,
-        .dtype = s->dtype,
-        .stochastic_rounding = s->stochastic_rounding,
-        .adapter = s->adapter,
-        .lora = s->lora,
-        .weights = s->weights,
-        .shape = {.dropout = s->dropout},
-        .data = &s->data,
-        .data_count = 1,
-        .eval_data = &s->eval_data,
-        .eval_count = s->eval_data != NULL,
-        .objective = {.name = "translate",
-                      .prefixes = s->seq2seq.prefixes,
-                      .prefix_count = s->seq2seq.prefix_count,
-                      .source = s->reading.text,
-                      .target = s->reading.label,
-                      .label_words = s->seq2seq.label_words},
-        .seq = s->work.limit,
-        .batch_tokens = s->seq2seq.batch_tokens,
-        .label_smoothing = s->label_smoothing,
-        .accumulate = s->accumulate,
-        .steps = s->steps,
-        .epochs = s->epochs,
-        .schedule = schedule,
-        .optimizer = s->optimizer,
-        .recompute = s->recompute,
-        .seed = s->seed,
-        .eval_every = s->eval_every,
-        .log_every = s->log_every,
-        .save_every = s->save_every,
-        .keep = s->keep,
-        .patience = s->patience,
-        .ahead = s->ahead,
-        .out = s->out,
-        .overwrite = s->overwrite,
-        .command = s->command,
-        .options = s->options,
-        .leaves_model = true,
-        .report = s->report,
-        .cancelled = s->cancelled,
-        .user = s->user,
-    };
+    by_run_spec run = train_tuning_run(s);
+    run.objective = (by_objective_choice){.name = "translate",
+                                          .prefixes = s->seq2seq.prefixes,
+                                          .prefix_count = s->seq2seq.prefix_count,
+                                          .source = s->reading.text,
+                                          .target = s->reading.label,
+                                          .label_words = s->seq2seq.label_words};
+    run.seq = s->work.limit;
+    run.batch_tokens = s->seq2seq.batch_tokens;
+    if (run.schedule.rate < 0)
+        run.schedule.rate = !s->adapter ? 3e-5 : s->adapter->ia3 ? 3e-3 : 3e-4;
+    return run;
 }
 
 static by_status write_texts(by_device *d, const by_finetune_spec *s, by_text_result *out)
@@ -90,18 +57,8 @@ by_status train_finetune_seq2seq(by_device *d, const by_finetune_spec *spec, by_
     const by_run_spec run = run_spec(spec);
     by_run_result r;
     by_status s = by_train_run(d, &run, &r);
-    const bool evaluated = isfinite(r.best_eval_loss);
-    *out = (by_finetune_result){.steps = r.steps,
-                                .resumed_from = r.resumed_from,
-                                .parameters = r.parameters,
-                                .trained = r.trained,
-                                .best_step = evaluated ? r.best_step : r.steps,
-                                .loss = r.loss,
-                                .seconds = r.seconds,
-                                .activation_bytes = r.activation_bytes,
-                                .state_bytes = r.state_bytes,
-                                .evaluated = evaluated,
-                                .stopped_early = r.stopped_early,
-                                .best = {.loss = r.best_eval_loss, .score = -r.best_eval_loss}};
+    *out = train_tuning_result(&r);
+    out->evaluated = isfinite(r.best_eval_loss);
+    out->best_step = out->evaluated ? r.best_step : r.steps;
     return s == BY_OK && writes ? write_texts(d, spec, &out->texts) : s;
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "infer/picture_passes.h"
 #include "model/model.h"
+#include "train/defaults.h"
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
@@ -285,46 +286,6 @@ by_status train_without_pictures(const by_image_training *i)
     return BY_OK;
 }
 
-static by_run_spec run_spec(const by_finetune_spec *s)
-{
-    return (by_run_spec){.init_from = s->model,
-                         .dtype = s->dtype,
-                         .stochastic_rounding = s->stochastic_rounding,
-                         .adapter = s->adapter,
-                         .lora = s->lora,
-                         .weights = s->weights,
-                         .shape = {.dropout = s->dropout},
-                         .data = &s->data,
-                         .data_count = 1,
-                         .eval_data = &s->eval_data,
-                         .eval_count = s->eval_data != NULL,
-                         .label_smoothing = s->label_smoothing,
-                         .batch = s->batch,
-                         .accumulate = s->accumulate,
-                         .steps = s->steps,
-                         .epochs = s->epochs,
-                         .schedule = s->schedule,
-                         .optimizer = s->optimizer,
-                         .recompute = s->recompute,
-                         .seed = s->seed,
-                         .images = s->images,
-                         .eval_every = s->eval_every,
-                         .log_every = s->log_every,
-                         .save_every = s->save_every,
-                         .keep = s->keep,
-                         .patience = s->patience,
-                         .ahead = s->ahead,
-                         .out = s->out,
-                         .overwrite = s->overwrite,
-                         .command = s->command,
-                         .options = s->options,
-                         .leaves_model = true,
-                         .no_peak = true,
-                         .report = s->report,
-                         .cancelled = s->cancelled,
-                         .user = s->user};
-}
-
 by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
     const train_picture_tuning tuning = {.freeze = spec->freeze,
@@ -336,23 +297,17 @@ by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by
         return base_fail(BY_ERR_UNSUPPORTED, "classes of pictures have no weights");
     if (spec->predictions && !spec->eval_data)
         return base_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none");
-    const by_run_spec run = run_spec(spec);
+    by_run_spec run = train_tuning_run(spec);
     by_run_result r;
+    run.batch = spec->batch;
+    run.images = spec->images;
+    run.no_peak = true;
     by_status s = train_picture_train(d, &run, &tuning, &r);
-    *result = (by_finetune_result){.steps = r.steps,
-                                   .resumed_from = r.resumed_from,
-                                   .parameters = r.parameters,
-                                   .trained = r.trained,
-                                   .best_step = r.best_step,
-                                   .loss = r.loss,
-                                   .seconds = r.seconds,
-                                   .activation_bytes = r.activation_bytes,
-                                   .state_bytes = r.state_bytes,
-                                   .evaluated = r.n_metrics > 0,
-                                   .stopped_early = r.stopped_early,
-                                   .data_wait = r.data_wait,
-                                   .best = {.loss = r.best_eval_loss, .n_metrics = r.n_metrics}};
+    *result = train_tuning_result(&r);
+    result->evaluated = r.n_metrics > 0;
+    result->data_wait = r.data_wait;
     result->labels = r.labels;
+    result->best.n_metrics = r.n_metrics;
     memcpy(result->best.metrics, r.metrics, sizeof r.metrics);
     result->best.score = r.n_metrics ? r.metrics[0].value : -r.best_eval_loss;
     return s;

@@ -332,7 +332,9 @@ static by_status fill_defaults(train_run *r)
     if (s->schedule.min_rate < 0)
         s->schedule.min_rate = s->schedule.rate / 10;
     if (s->schedule.warmup < 0)
-        s->schedule.warmup = train_default_warmup(r->data.kind, r->loop.first_steps);
+        s->schedule.warmup = s->warmup_share != 0
+                                 ? (int64_t)ceil(BY_MAX(s->warmup_share, 0) * (double)r->loop.first_steps)
+                                 : train_default_warmup(r->data.kind, r->loop.first_steps);
     if (s->eval_every <= 0)
         s->eval_every = BY_MAX(s->steps / 10, 1);
     if (s->save_every <= 0)

@@ -170,6 +170,7 @@ check a-tiny-t5 works model
 run finetune "$tmp/t5" --task seq2seq --data "$tmp/pairs.tsv" --eval "$tmp/pairs.tsv" --out "$tmp/s" --max-steps 8 --threads 1 --quiet --json \
     --lora r=4,targets=q,v,wo
 check seq2seq works '"steps":8'
+check seq2seq-warms-up-for-a-tenth grep -q '"warmup_steps": *1,' "$tmp/s/run.json"
 check seq2seq-leaves-an-adapter [ -s "$tmp/s/adapter_model.safetensors" ]
 run summarize "$tmp/s" --threads 1 'the cat sat'
 check summarize-with-the-folder [ "$rc" -eq 0 ]
