@@ -84,20 +84,22 @@ by_distill_run_spec by_distill_defaults(void)
 
 /* ---- the teacher ------------------------------------------------------------------------------- */
 
-/* Whether vectors of sentences are learnt, which needs no head. */
-static bool wants_vectors(const by_distill_run_spec *s)
+/* Whether vectors of sentences are learned, which needs no head. */
+static bool wants_vectors(const char *teacher, by_distill_kind asked)
 {
-    char *modules = s->kind == BY_DISTILL_AUTO ? base_path_join(s->teacher, "modules.json") : NULL;
+    char *modules = asked == BY_DISTILL_AUTO ? base_path_join(teacher, "modules.json") : NULL;
     const bool found = modules && base_file_exists(modules);
     base_free(modules);
-    return found || s->kind == BY_DISTILL_VECTORS;
+    return found || asked == BY_DISTILL_VECTORS;
 }
 
-static by_distill_kind kind_of(const distill_run *r, bool vectors)
+by_distill_kind distill_kind_of(const by_model *teacher, const char *dir, by_distill_kind asked)
 {
-    if (vectors || r->spec.kind != BY_DISTILL_AUTO)
-        return vectors ? BY_DISTILL_VECTORS : r->spec.kind;
-    switch (by_model_task(r->teacher)) {
+    if (wants_vectors(dir, asked))
+        return BY_DISTILL_VECTORS;
+    if (asked != BY_DISTILL_AUTO)
+        return asked;
+    switch (by_model_task(teacher)) {
     case BY_TASK_LM:
     case BY_TASK_MLM:
     case BY_TASK_PRETRAIN:
@@ -134,7 +136,7 @@ static by_status fingerprint(distill_run *r)
 
 static by_status open_teacher(distill_run *r)
 {
-    const bool vectors = wants_vectors(&r->spec);
+    const bool vectors = wants_vectors(r->spec.teacher, r->spec.kind);
     const by_model_spec spec = {
         .dtype = r->spec.dtype, .new_head = vectors, .task = vectors ? BY_TASK_FEATURES : BY_TASK_DEFAULT};
     r->teacher = by_model_open(r->device, r->spec.teacher, &spec);
@@ -146,7 +148,7 @@ static by_status open_teacher(distill_run *r)
     r->tokenizer = r->teacher ? by_tokenizer_load(r->spec.teacher) : NULL;
     if (!r->tokenizer)
         return base_error_status();
-    r->kind = kind_of(r, vectors);
+    r->kind = distill_kind_of(r->teacher, r->spec.teacher, r->spec.kind);
     r->result->kind = r->kind;
     r->result->teacher_parameters = by_params_elements(by_model_params(r->teacher));
     r->result->teacher_layers = by_model_layers(r->teacher);

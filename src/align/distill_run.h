@@ -1,4 +1,4 @@
-/* distill_run.h - a run of distillation, as a lesson of training (train/lesson.h). Private to distill_*.c. */
+/* distill_run.h - a run of distillation, as a lesson of training (train/lesson.h). For distill_*.c, and for those who ask what is learned. */
 #ifndef BY_ALIGN_DISTILL_RUN_H
 #define BY_ALIGN_DISTILL_RUN_H
 
@@ -24,6 +24,9 @@ typedef struct distill_run {
     by_metric terms_now[BY_METRICS_MAX]; /* of the last step before an evaluation */
     by_distill_result *result;
 } distill_run;
+
+/* What is learned from a teacher, which was opened from `dir`: what is asked for, else by its head. */
+by_distill_kind distill_kind_of(const by_model *teacher, const char *dir, by_distill_kind asked);
 
 /* Makes the student of a new run (distill_student.c). An error unless it can learn from the teacher: vocabularies, heads, layer map. */
 by_status distill_student_open(const distill_run *r, const by_model_spec *spec, by_model **out);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "align/distill_run.h"
 #include "banyan/distill.h"
 #include "base/file.h"
 #include "cli/common.h"
@@ -227,6 +228,45 @@ static const char *conflict(const distill_options *o)
     return NULL;
 }
 
+/* False: an option of another kind of teacher was given, which has been said. A teacher that cannot be opened is left to the run. */
+static bool fits_kind(const distill_options *o, by_device *d)
+{
+    enum {
+        TEXT = 1 << BY_DISTILL_TEXT,
+        EXAMPLES = 1 << BY_DISTILL_EXAMPLES,
+        VECTORS = 1 << BY_DISTILL_VECTORS,
+        TRANSLATE = 1 << BY_DISTILL_TRANSLATE
+    };
+    static const cli_scope scopes[] = {
+        {"eval-fraction", TEXT | VECTORS | TRANSLATE, "text, vectors and translate"},
+        {"objective", TEXT | TRANSLATE, "text and translate"},
+        {"eval-batches", TEXT | TRANSLATE, "text and translate"},
+        {"eval-batch-size", EXAMPLES | VECTORS, "examples and vectors"},
+        {"prefix", TRANSLATE, "translate"},
+        {"batch-tokens", TRANSLATE, "translate"},
+        {"label-smoothing", TRANSLATE, "translate"},
+        {"format", EXAMPLES, "examples"},
+        {"header", EXAMPLES, "examples"},
+        {"text", EXAMPLES, "examples"},
+        {"pair", EXAMPLES, "examples"},
+        {"label", EXAMPLES, "examples"},
+        {"choices", EXAMPLES, "examples"},
+        {"label-separator", EXAMPLES, "examples"},
+        {"max-answer-length", EXAMPLES, "examples"},
+        {"null-threshold", EXAMPLES, "examples"},
+        {"stride", EXAMPLES, "examples"},
+        {"predictions", EXAMPLES, "examples"}};
+    by_model *m = by_model_open(d, o->run.teacher, &(by_model_spec){0});
+    const by_distill_kind kind = m ? distill_kind_of(m, o->run.teacher, o->run.kind) : BY_DISTILL_AUTO;
+    const cli_scope *row = m ? cli_given_outside(&o->own, scopes, BY_COUNT(scopes), 1u << kind) : NULL;
+    by_model_free(m);
+    base_error_clear();
+    if (row)
+        cli_usage_fail("--%s is for %s, not for %s, which this teacher teaches", row->option, row->names,
+                       by_distill_name(kind));
+    return !row;
+}
+
 static bool fill_spec(distill_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_distill_run_spec *t = &o->run;
@@ -335,6 +375,12 @@ static int distil(distill_options *o, const cli_args *args)
     }
     o->run.teacher = dir = cli_model_dir(args->items[0]);
     by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
+    if (d && !fits_kind(o, d)) {
+        by_device_free(d);
+        base_free(dir);
+        base_free(student);
+        return CLI_USAGE;
+    }
     cli_interrupt_install();
     by_status status = d ? by_distill_run(d, &o->run, &result) : base_error_status();
     cli_run_end(&screen);

@@ -72,6 +72,8 @@ no 1 "predictions are made on evaluation data" finetune vit --data pictures/dark
 no 2 "are for a new student" distill gpt --data text --width 8
 no 2 "--heads: GRU" distill gpt --data text --student gru --heads 2
 no 2 "--layers and --student-layers exclude each other" distill gpt --data text --layers 1 --student-layers 0
+no 2 "--prefix is for translate, not for text" distill gpt --data text --prefix a
+no 2 "--text is for examples, not for text" distill gpt --data text --text a
 no 2 "--beams needs --sequence" distill gpt --data text --beams 3
 no 2 "--store-top needs --store-logits" distill gpt --data text --store-top 3
 no 1 "masks no positions" distill gpt --data text --layers 1 --soft-at-masked
