@@ -78,7 +78,7 @@ typedef struct by_policy_run {
     by_judging judging;
     /* answers */
     int generations;    /* to each prompt; 0: 8, RLOO 2, PPO and REINFORCE 1 */
-    int max_new_tokens; /* 0: 512, PPO 53, at most half the context */
+    int max_new_tokens; /* 0: 512, PPO 53, but at most half of the context */
     double temperature; /* 0: 1, PPO 0.7 */
     int top_k;
     double top_p;

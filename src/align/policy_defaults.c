@@ -25,7 +25,6 @@ void align_policy_defaults(by_align_spec *s)
     s->policy = (by_policy_run){.generations = s->method == BY_ALIGN_GRPO   ? 8
                                                : s->method == BY_ALIGN_RLOO ? 2
                                                                             : 1,
-                                .max_new_tokens = ppo ? 53 : 512,
                                 .temperature = ppo ? 0.7 : 1,
                                 .updates = ppo ? 4 : 1,
                                 .minibatches = 1,
@@ -57,7 +56,6 @@ void align_policy_fill(by_policy_run *run, by_align_method method)
     align_policy_defaults(&usual);
     const by_policy_run *u = &usual.policy;
     or_number(&run->generations, u->generations);
-    or_number(&run->max_new_tokens, u->max_new_tokens);
     or_default(&run->temperature, u->temperature);
     or_number(&run->updates, u->updates);
     or_number(&run->minibatches, u->minibatches);

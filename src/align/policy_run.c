@@ -260,7 +260,7 @@ static by_status check_spec(const by_align_spec *s)
         return base_fail(BY_ERR_ARGUMENT,
                          "%s compares the answers to a prompt, so it needs 2 or more generations, not %d",
                          by_align_name(s->method), run->generations);
-    if (run->updates < 1 || run->minibatches < 1 || run->max_new_tokens < 1)
+    if (run->updates < 1 || run->minibatches < 1 || run->max_new_tokens < 0)
         return base_fail(BY_ERR_ARGUMENT, "updates, minibatches and max_new_tokens are at least 1");
     const int64_t rows = (int64_t)s->batch * s->accumulate * run->generations;
     if (rows > 1 << 20 || rows % run->minibatches != 0)
@@ -279,11 +279,13 @@ static by_status check_spec(const by_align_spec *s)
 /* Room for prompt and answer within the context. */
 static by_status plan_lengths(align_policy *p)
 {
-    const int context = by_model_context(p->model);
+    const int context = by_model_context(p->model), asked = p->spec.policy.max_new_tokens;
+    const int usual = p->spec.method == BY_ALIGN_PPO ? 53 : 512;
     p->capacity = p->spec.limit > 0 ? BY_MIN(p->spec.limit, context) : context;
-    p->max_new_tokens = BY_MIN(p->spec.policy.max_new_tokens, BY_MAX(p->capacity / 2, 1));
-    if (p->capacity < 2)
-        return base_fail(BY_ERR_ARGUMENT, "%d tokens have no room for a prompt and an answer", p->capacity);
+    p->max_new_tokens = asked ? asked : BY_MIN(usual, BY_MAX(p->capacity / 2, 1));
+    if (p->max_new_tokens >= p->capacity)
+        return base_fail(BY_ERR_ARGUMENT, "%d tokens have no room for a prompt and an answer of %d",
+                         p->capacity, p->max_new_tokens);
     return BY_OK;
 }
 

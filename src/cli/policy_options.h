@@ -45,7 +45,7 @@ typedef struct cli_policy_options {
      .help = "answers to each prompt (default: grpo: 8; rloo: 2; others: 1)",                                \
      .group = "Answers (ppo, grpo, rloo, reinforce)"},                                                       \
     {CLI_AT(type, policy.max_new_tokens), .name = "max-new-tokens", .alias = "max-completion-length",        \
-     CLI_MIN(1), .help = "longest answer in tokens (default: 512, ppo: 53; at most half of the context)"},   \
+     CLI_MIN(1), .help = "longest answer in tokens (default: 512, ppo: 53, but at most half of the context)"},\
     {CLI_AT(type, policy.temperature), .name = "temperature", CLI_RANGE(1e-3, 100),                          \
      .help = "temperature of sampling (default: 1; ppo: 0.7)"},                                              \
     {CLI_AT(type, policy.top_k), .name = "top-k", CLI_MIN(0), .preset = "0",                                 \

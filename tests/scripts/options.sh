@@ -82,6 +82,7 @@ no 1 "vectors of sentences are compared by" distill gpt --data text --layers 1 -
 no 1 "has no head that \"translate\" could learn from" distill gpt --data text --layers 1 --task translate
 
 no 2 "--reference counts only with --beta above 0" align gpt --method grpo --data prompts.jsonl --reward exact --reference gpt
+no 1 "16 tokens have no room for a prompt and an answer of 16" align gpt --method rloo --data prompts.jsonl --reward exact --max-new-tokens 16
 no 2 "--kl-target adapts --beta" align gpt --method ppo --data prompts.jsonl --reward exact --beta 0 --kl-target 1
 no 2 "--greedy-eval needs --eval" align gpt --method rloo --data prompts.jsonl --reward exact --greedy-eval
 no 1 "alignment is for decoders of texts, not for ViT" align vit --method sft --data prompts.jsonl
