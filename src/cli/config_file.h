@@ -59,7 +59,7 @@ const cJSON *cli_config_member(const cli_verb *verb, const cJSON *options, const
 /* Options from the values that `record`, a run.json, has at its top, for all that the command line and
  * `options` (of the file that it draws on, may be NULL) leave open. */
 by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *record, const cJSON *options);
-enum { CLI_RECORDED_MAX = 40 }; /* options at most */
+enum { CLI_RECORDED_MAX = 48 }; /* options at most */
 
 /* A path of a run.json, as seen from the present directory: a relative one is relative to the directory in
  * which the run was started, where that still has it. NULL when memory is out. */

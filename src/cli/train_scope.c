@@ -57,7 +57,8 @@ static const char *const shape[] = {
     "preset",    "layers",      "decoder-layers", "heads",       "kv-heads",     "memory",
     "attention", "cell",        "attention-mode", "stride",      "summary",      "hash-rounds",
     "width",     "inner",       "context",        "pre-norm",    "patch",        "channels",
-    "mixtures",  "coordinates", "distribution",   "query-block", "local-memory", NULL};
+    "mixtures",  "coordinates", "distribution",   "query-block", "local-memory", "upscale",
+    "decoder",   NULL};
 
 static bool fits_kind(const by_run_spec *s, const arch_family *a, const cli_args *own)
 {
