@@ -25,7 +25,7 @@ typedef struct cli_pictures {
     {CLI_AT(type, i.size), .name = "image-size", CLI_RANGE(1, 65536),                                        \
      .help = "side of the pictures in pixels (default: the model's; for a new model that of the data)"},     \
     {CLI_AT(type, i.augment.flip), .name = "flip", CLI_RANGE(0, 1), .preset = "0",                           \
-     .help = "probability of exchanging left and right"},                                                    \
+     .help = "probability that a picture is mirrored, left to right"},                                       \
     {CLI_AT(type, i.augment.crop_padding), .name = "crop-padding", CLI_RANGE(0, 4096), .preset = "0",        \
      .help = "shift pictures by up to N pixels; what comes from outside is black"},                          \
     {CLI_AT(type, p.resized_crop), .name = "resized-crop", CLI_RANGE(0, 1), .preset = "0",                   \
@@ -41,7 +41,7 @@ typedef struct cli_pictures {
     {CLI_AT(type, i.augment.mixup), .name = "mixup", CLI_RANGE(0, 1000), .preset = "0",                      \
      .help = "blend pictures and their targets; parameter of the beta distribution, such as 0.8"},           \
     {CLI_AT(type, i.augment.cutmix), .name = "cutmix", CLI_RANGE(0, 1000), .preset = "0",                    \
-     .help = "put a rectangle of one picture into another; with --mixup, either half of the time"},          \
+     .help = "put a rectangle of one picture into another; with --mixup, each is used half of the time"},    \
     {CLI_AT(type, i.drop_path), .name = "drop-path", CLI_RANGE(0, 0.99),                                     \
      .help = "stochastic depth: probability that the last layer is left out, rising from 0 (default: the model's)"}, \
     {CLI_AT(type, i.average), .name = "average-decay", .alias = "ema", CLI_RANGE(0, 0.999999), .preset = "0", \

@@ -53,7 +53,7 @@ static const cli_option options[] = {
      .help = "weight of each label in the loss, in the order of config.json"},
 
     {CLI_AT(finetune_options, tune.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1e6), .help = "rows per step (default: 32; fewer for less than 256 rows)",
+     CLI_RANGE(1, 1e6), .help = "rows per step (default: 32, pictures 128; an eighth of small sets)",
      .group = "Steps"},
     {CLI_AT(finetune_options, tune.seq2seq.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8),
      .preset = "4096", .suffix = true, .help = "seq2seq: tokens per step instead, in rows of similar length"},
@@ -72,8 +72,9 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help = "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; seq2seq: 3e-5; ten "
-             "times that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
+     .help =
+         "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; pictures three times that; "
+         "seq2seq: 3e-5; ten times that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},

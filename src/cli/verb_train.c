@@ -105,8 +105,8 @@ static const cli_option options[] = {
     {CLI_AT(train_options, data), .name = "data", .letter = 'd', .value = "FILE",
      .help = "text files or .bin token shards, as several arguments, patterns or commas; .gz and .zst are "
              "unpacked; - is standard input. For translate: two parallel files, or .tsv, .csv, .jsonl, "
-             ".json. For vit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR files; for "
-             "clip and vision-encoder-decoder: a list of files and captions",
+             ".json. For vit, deit, imagegpt, image-transformer: folders, lists of files, IDX or CIFAR "
+             "files; for clip and vision-encoder-decoder: a list of files and captions",
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
@@ -162,7 +162,8 @@ static const cli_option options[] = {
     CLI_NGRAM_ROWS(train_options),
 
     {CLI_AT(train_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 1e6), .preset = "12", .help = "sequences per step", .group = "Steps"},
+     CLI_RANGE(1, 1e6), .preset = "12",
+     .help = "sequences per step; pictures: 128 unless given, or an eighth of a small set", .group = "Steps"},
     {CLI_AT(train_options, run.batch_tokens), .name = "batch-tokens", CLI_RANGE(8, 1e8), .preset = "2048",
      .suffix = true, .help = "translate: tokens per step instead, in rows of similar length"},
     {CLI_AT(train_options, run.seq), .name = "seq", CLI_MIN(1),
@@ -185,7 +186,7 @@ static const cli_option options[] = {
      .preset = "adamw", .help = "optimiser; t5 uses adafactor unless given", .group = "Optimiser"},
     {CLI_AT(train_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "peak learning rate (default by width: 3e-3 at 128, 5e-4 at 768; encoders a third; translate "
-             "2e-3 at 256; adafactor 0.03, relative to the parameters)"},
+             "2e-3 at 256; pictures 1e-3 up to 384; adafactor 0.03, relative to the parameters)"},
     {CLI_AT(train_options, run.schedule.min_rate), .name = "min-learning-rate", .alias = "min-lr", CLI_MIN(0),
      .help = "final rate of linear and cosine (default: a tenth of the peak)"},
     {CLI_AT(train_options, run.schedule.kind), .name = "lr-scheduler", .alias = "schedule",

@@ -278,6 +278,10 @@ run convert "$tmp/vit/last" "$tmp/v-merged" --merge "$tmp/v"
 run eval "$tmp/v-merged" --json "$@"
 check merged-with-the-size-of-its-pictures near "$(field loss)" "$loss"
 check merged-without-the-record-of-a-run [ "$(ls "$tmp/v-merged" | tr '\n' ' ')" = "config.json model.safetensors preprocessor_config.json " ]
+run finetune "$tmp/vit/last" --max-steps 1 --out "$tmp/rate" --quiet "$@"
+run finetune "$tmp/vit/last" --max-steps 1 --lora r=2 --out "$tmp/rate10" --quiet "$@"
+rate() { sed -n 's/.*"learning_rate": *\([-0-9.e]*\).*/\1/p' "$tmp/$1/run.json" | head -n 1; }
+check ten-times-the-rate eval 'near "$(rate rate10)" "$(awk "BEGIN { print 10 * $(rate rate) }")"'
 mkdir "$tmp/bare"
 cp "$tmp/v/adapter_config.json" "$tmp/v/adapter_model.safetensors" "$tmp/bare"
 sed 's/"image_std": *\[[^]]*\]/"image_std": [0.25]/' "$tmp/vit/last/preprocessor_config.json" >"$tmp/std"
