@@ -202,7 +202,8 @@ static double peak_share(train_loop *l, double rate)
 static by_status check(const by_report *r)
 {
     if (!isfinite(r->loss))
-        return base_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", r->loss, (long long)r->step);
+        return base_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld",
+                         isnan(r->loss) ? (double)NAN : r->loss, (long long)r->step);
     return isfinite(r->grad_norm) ? BY_OK : bad_norm(r->step);
 }
 

@@ -111,9 +111,10 @@ static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pas
 /* Of the step that is being made, or was made last; steps count from 1. */
 static by_status check_loss(const by_trainer *t, double loss)
 {
-    return isfinite(loss) ? BY_OK
-                          : base_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", loss,
-                                      (long long)(t->steps + (t->micro > 0)));
+    return isfinite(loss)
+               ? BY_OK
+               : base_fail(BY_ERR_NUMERIC, "the loss is %g at step %lld", isnan(loss) ? (double)NAN : loss,
+                           (long long)(t->steps + (t->micro > 0)));
 }
 
 by_status by_trainer_backward(by_trainer *t, const by_batch *batch, bool first, double *loss)
