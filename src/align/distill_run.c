@@ -536,6 +536,8 @@ static by_status check_kind(const distill_run *r)
                          by_model_class(r->teacher));
     if (s->soft_at_masked && s->store)
         return base_fail(BY_ERR_ARGUMENT, "stored logits are those of all positions, not of masked ones");
+    if (r->kind == BY_DISTILL_VECTORS && (t->soft > 0 || t->task > 0))
+        return base_fail(BY_ERR_ARGUMENT, "vectors of sentences have no distributions and no targets");
     if (r->kind != BY_DISTILL_VECTORS &&
         (t->vector_cosine > 0 || t->vector_error > 0 || t->vector_similarity > 0))
         return base_fail(BY_ERR_ARGUMENT, "vectors of sentences are compared by \"vectors\", not by \"%s\"",

@@ -63,8 +63,10 @@ void cli_task_print(const by_task_result *v)
 {
     for (int i = 0; i < v->n_metrics; i++)
         printf("%s %.4f   ", v->metrics[i].name, v->metrics[i].value);
-    printf("loss %.4f\n%lld examples in %.1f s, %.0f per second\n", v->loss, (long long)v->cases, v->seconds,
-           (double)v->cases / v->seconds);
+    printf("loss %.4f\n%lld example%s", v->loss, (long long)v->cases, v->cases == 1 ? "" : "s");
+    if (v->seconds > 0)
+        printf(" in %.1f s, %.0f per second", v->seconds, (double)v->cases / v->seconds);
+    printf("\n");
 }
 
 void cli_task_json(cJSON *json, const by_task_result *v)

@@ -79,6 +79,7 @@ no 2 "--store-top needs --store-logits" distill gpt --data text --store-top 3
 no 1 "masks no positions" distill gpt --data text --layers 1 --soft-at-masked
 no 1 "a layer map is for terms of all layers" distill gpt --data text --layers 1 --layer-map 1
 no 1 "vectors of sentences are compared by" distill gpt --data text --layers 1 --vector-cosine 1
+no 1 "vectors of sentences have no distributions" distill gpt --data text --layers 1 --task vectors --soft 1
 no 1 "has no head that \"translate\" could learn from" distill gpt --data text --layers 1 --task translate
 
 no 2 "--reference counts only with --beta above 0" align gpt --method grpo --data prompts.jsonl --reward exact --reference gpt
