@@ -30,7 +30,7 @@ typedef by_status (*by_reward_fn)(void *user, const by_judged *answers, int coun
  *   json              1 if the answer is one JSON value
  *   regex:PATTERN     1 if the expression (PCRE) matches somewhere in the answer
  *   length:N          1 for N characters, falling to 0 at none and at 2 N
- *   command:COMMAND   the number that a shell command prints for a line with the answer (docs/ALIGN.md)
+ *   command:COMMAND   the number that a shell command prints for a line with the answer (docs/POLICY.md)
  *   model:DIR         what a classifier makes of prompt and answer: see by_judging
  * With NULL, `call` is called. */
 typedef struct by_reward_source {

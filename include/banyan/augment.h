@@ -1,5 +1,5 @@
-/* augment.h - augmentation of training pictures. Every random choice is a function of (seed, epoch, example), so that runs repeat with
- * any number of threads and continue bit by bit. */
+/* augment.h - augmentation of training pictures. Every random choice is a function of (seed, epoch, example): runs are the same with any
+ * number of threads, and continue bit for bit. */
 #ifndef BANYAN_AUGMENT_H
 #define BANYAN_AUGMENT_H
 
@@ -14,7 +14,7 @@ typedef struct by_augment {
     double crop_scale[2]; /* RandomResizedCrop: cut out this share of the area, from 0.08 to 1 for ImageNet */
     double crop_ratio[2]; /* with this ratio of width to height; 0: from 3/4 to 4/3 */
     int crop_padding;     /* add a border of this many pixels, and cut the picture out of it somewhere */
-    double flip;          /* probability that left and right are exchanged */
+    double flip;          /* probability that the picture is mirrored, left to right */
     /* RandAugment (Cubuk et al. 2019) as in timm */
     int layers;           /* operations in a row; 0: none */
     double magnitude;     /* of 10 */
@@ -24,7 +24,7 @@ typedef struct by_augment {
     /* changes of colour by a factor up to 1 - x or 1 + x, in random order; hue is turned by up to this share of a turn */
     double brightness, contrast, saturation, hue;
     double erase; /* probability that a rectangle becomes noise (Zhong et al. 2017) */
-    /* parameters of the beta distribution; with both, either is used half of the time */
+    /* parameters of the beta distribution; with both, each is used half of the time */
     double mixup;  /* pictures are blended, and so are their targets (Zhang et al. 2017) */
     double cutmix; /* a rectangle comes from another picture (Yun et al. 2019) */
 } by_augment;

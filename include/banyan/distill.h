@@ -33,7 +33,7 @@ BY_API const char *by_distill_name(by_distill_kind kind);
 /* Finds a kind by its name. False, without writing, if there is none of this name or it is NULL. */
 BY_API bool by_distill_find(const char *name, by_distill_kind *out);
 
-/* Sets the weights of a published recipe: "distilbert", "tinybert", "minilm". kind: what is learnt, not AUTO. An unknown name is
+/* Sets the weights of a published recipe: "distilbert", "tinybert", "minilm". kind: what is learned, not AUTO. An unknown name is
  * BY_ERR_ARGUMENT. */
 BY_API by_status by_distill_recipe(const char *name, by_distill_kind kind, by_distill_spec *terms);
 

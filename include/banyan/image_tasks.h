@@ -26,8 +26,8 @@ typedef struct by_image_training {
     by_image_data data;
     by_augment augment;
     double
-        average; /* decay of a moving average of the parameters, which is what is evaluated and saved; 0: none */
-    int size;    /* side of the pictures; 0: the model's, or that of the data for a new model */
+        average; /* decay of a moving average of the parameters, which is evaluated and saved in their place; 0: none */
+    int size;            /* side of the pictures; 0: the model's, or that of the data for a new model */
     int colours;         /* models of pixels: of a palette that is learned; 0: 512, or 32 for grey pictures */
     const char *palette; /* a directory whose preprocessor_config.json has the palette; NULL: it is learned */
     double drop_path;    /* fine-tuning: stochastic depth of the last layer; negative: the model's own */
@@ -37,19 +37,19 @@ typedef struct by_image_training {
     unsigned soft_teacher; /* 0 or 1 */
 } by_image_training;
 
-/* What a model is worth on labelled pictures, or on pictures with captions: then there are no classes. */
+/* Measures of a model on labelled pictures, or on pictures with captions, which have no classes. */
 typedef struct by_image_result {
     int classes;
     int64_t pictures;
     double loss;        /* nats per picture */
     double top1, top5;  /* shares; top5 is NaN with 5 classes or fewer */
     int64_t *confusion; /* (classes, classes): pictures of class i that were taken for class j */
-    /* of models that write captions: the share of captions that they write word by word, and of tokens that they predict after the
-     * right ones. Of models with one space for texts and pictures, top1 is the share of pictures whose own caption is nearest to them among
-     * those of the batch. NaN: they do not apply */
+    /* of models that write captions: the share of captions that they write without an error, and of tokens that they predict from the
+     * right ones before. Of models with one space for texts and pictures, top1 is the share of pictures whose own caption is the nearest of
+     * the batch. NaN: they do not apply */
     double exact, token_accuracy;
-    int64_t left_out;     /* pairs that fill no batch: texts and pictures are compared within whole ones */
-    double seconds, wait; /* and the share of the time spent waiting for pictures */
+    int64_t left_out; /* pairs that do not fill a batch: texts and pictures are compared within whole batches */
+    double seconds, wait; /* in all, and the share of them spent waiting for pictures */
 } by_image_result;
 BY_API void by_image_result_free(by_image_result *r); /* resets it to zero */
 /* Precision, recall and F1 of a class; NaN where nothing is divided. */
@@ -70,7 +70,7 @@ typedef struct by_image_evaluate_spec {
  * size and values in [-1, 1]. */
 BY_API by_status by_image_evaluate(by_device *d, const char *model, by_dtype dtype, const char *const *paths,
                                    int count, const by_image_evaluate_spec *spec, by_image_result *out);
-/* How likely a model of pixels finds pictures. */
+/* How probable pictures are to a model of pixels. */
 typedef struct by_pixel_result {
     int64_t pictures;
     int tokens; /* of a picture */

@@ -58,7 +58,7 @@ BY_API const char *by_picture_set_class(const by_picture_set *p, int i);
 /* Numbers the classes by this list, which is a model's: a class that is not in it by name must be the number of one.
  * The names are copied. */
 BY_API by_status by_picture_set_number(by_picture_set *p, const char *const *names, int count);
-/* A number that changes with the contents: pixels in memory, or names and sizes of files; and with labels and captions. */
+/* A hash of the contents: of labels and captions, and of the pixels in memory or the names and sizes of files. */
 BY_API uint64_t by_picture_set_fingerprint(const by_picture_set *p);
 
 #ifdef __cplusplus

@@ -121,6 +121,10 @@ bool cli_train_fits(const by_run_spec *s, const cli_args *own)
         cli_usage_fail("--distillation needs --teacher");
         return false;
     }
+    if (cli_given(own, &s->eval_fraction) && s->eval_count) {
+        cli_usage_fail("--eval-fraction and --eval-data exclude each other");
+        return false;
+    }
     return fits_family(s, a, own) && fits_kind(s, a, own) &&
            cli_optimizer_fits(s->optimizer.kind, s->schedule.kind, own);
 }

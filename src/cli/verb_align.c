@@ -309,7 +309,9 @@ static bool fits_method(const align_options *o)
     const uint32_t method = 1u << o->run.method;
     const cli_scope *row = cli_given_outside(&o->own, scopes, BY_COUNT(scopes), method);
     const bool policy = method & POLICIES;
-    if (row)
+    if (o->run.eval_data && cli_given(&o->own, &o->run.eval_fraction))
+        cli_usage_fail("--eval-fraction and --eval exclude each other");
+    else if (row)
         cli_usage_fail("--%s is for %s, not for %s", row->option, row->names, o->method);
     else if (policy && o->p.rewards.count == 0)
         cli_usage_fail(

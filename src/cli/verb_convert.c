@@ -243,50 +243,46 @@ static const char *conflict(const convert_options *o, const char *in, bool merge
     return NULL;
 }
 
+static int convert(const convert_options *o, const char *in, const char *out, bool typed)
+{
+    cli_progress bar = {.label = "convert", .total = 1, .quiet = o->quiet || o->dry_run};
+    const by_convert_spec spec = {.set_dtype = typed,
+                                  .dtype = o->dtype,
+                                  .shard_bytes = o->shard,
+                                  .dry_run = o->dry_run,
+                                  .renames = o->renames.items,
+                                  .rename_count = o->renames.count,
+                                  .progress = watch,
+                                  .user = &bar};
+    by_convert_report report = {0};
+    const bool merges = o->merge || has_adapter(in), opens = merges || o->decoder;
+    if (opens && conflict(o, in, merges))
+        return cli_usage_fail("%s", conflict(o, in, merges));
+    cli_progress_start(&bar);
+    const by_status s = merges       ? merge(o, in, out, typed)
+                        : o->decoder ? join(o, in, out, typed)
+                                     : by_weights_convert(in, out, &spec, &report);
+    cli_progress_end(&bar);
+    return s != BY_OK ? cli_fail(NULL) : opens ? CLI_OK : print_report(o, out, &report, typed);
+}
+
 static int run(int argc, char **argv)
 {
     convert_options o;
     cli_args args;
     int code;
+    char *in = NULL;
     if (!cli_parse(&cli_convert, argc, argv, &o, &args, &code))
         return code;
-    if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM) {
-        code = convert_ngram(&o, &args);
-        cli_args_free(&args);
-        return code;
-    }
     cli_interrupt_install();
-    bool typed = cli_given(&args, &o.dtype);
-    const char *out = args.items[1];
-    if (base_input_ends(out, ".arpa")) {
-        cli_args_free(&args);
-        return cli_usage_fail("only n-gram models become ARPA files");
-    }
-    cli_progress bar = {.label = "convert", .total = 1, .quiet = o.quiet || o.dry_run};
-    by_convert_spec spec = {.set_dtype = typed,
-                            .dtype = o.dtype,
-                            .shard_bytes = o.shard,
-                            .dry_run = o.dry_run,
-                            .renames = o.renames.items,
-                            .rename_count = o.renames.count,
-                            .progress = watch,
-                            .user = &bar};
-    by_convert_report report = {0};
-    char *in = input(args.items[0]);
-    const bool merges = in && (o.merge || has_adapter(in));
-    if (in && (merges || o.decoder) && conflict(&o, in, merges)) {
-        code = cli_usage_fail("%s", conflict(&o, in, merges));
-        base_free(in);
-        cli_args_free(&args);
-        return code;
-    }
-    cli_progress_start(&bar);
-    by_status s = !in         ? base_error_status()
-                  : merges    ? merge(&o, in, out, typed)
-                  : o.decoder ? join(&o, in, out, typed)
-                              : by_weights_convert(in, out, &spec, &report);
-    cli_progress_end(&bar);
-    code = s != BY_OK ? cli_fail(NULL) : merges || o.decoder ? CLI_OK : print_report(&o, out, &report, typed);
+    if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM)
+        code = convert_ngram(&o, &args);
+    else if (base_input_ends(args.items[1], ".arpa"))
+        code = cli_usage_fail("only n-gram models become ARPA files");
+    else if (!(in = input(args.items[0])))
+        code = cli_fail(NULL);
+    else
+        code = convert(&o, in, args.items[1], cli_given(&args, &o.dtype));
     base_free(in);
     cli_args_free(&args);
     return code;

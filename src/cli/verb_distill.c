@@ -221,6 +221,8 @@ static const char *conflict(const distill_options *o)
         return "--layers does not go with a student that exists: it keeps its layers";
     if (o->student_layers && cli_given(&o->own, &o->layers))
         return "--layers and --student-layers exclude each other";
+    if (o->eval_data.count && cli_given(&o->own, &o->run.eval_fraction))
+        return "--eval-fraction and --eval exclude each other";
     if (!o->run.sequence && cli_given(&o->own, &o->run.beams))
         return "--beams needs --sequence";
     if (!o->run.store && o->run.store_top)
@@ -353,40 +355,46 @@ static const char *const slower = "use a lower --learning-rate";
 static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
                                    "--recompute, --bf16, or a shorter --max-length";
 
+/* False: an option that changes nothing was given, which has been said. */
+static bool fits(const distill_options *o)
+{
+    const arch_family *fresh = o->run.student.family ? arch_find(o->run.student.family) : NULL;
+    if (conflict(o)) {
+        cli_usage_fail("%s", conflict(o));
+        return false;
+    }
+    return (!fresh || cli_shape_fits(fresh, &o->own)) &&
+           cli_optimizer_fits(o->run.optimizer.kind, o->run.schedule.kind, &o->own);
+}
+
+static int start(distill_options *o, const char *teacher, cli_run_screen *screen)
+{
+    by_distill_result result;
+    char *dir = cli_model_dir(teacher);
+    by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
+    int code = CLI_USAGE;
+    o->run.teacher = dir;
+    cli_interrupt_install();
+    if (!d || fits_kind(o, d)) {
+        const by_status status = d ? by_distill_run(d, &o->run, &result) : base_error_status();
+        cli_run_end(screen);
+        code = status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
+    }
+    by_device_free(d);
+    base_free(dir);
+    return code;
+}
+
 static int distil(distill_options *o, const cli_args *args)
 {
     cli_run_screen screen = {
         .label = "distill", .quiet = o->l.quiet, .log_every = BY_MAX(o->run.log_every, 1)};
-    by_distill_result result;
-    char *student = NULL, *dir = NULL;
+    char *student = NULL;
     if (!fill_spec(o, args, &screen))
         return CLI_USAGE;
     if (!read_student(o, &student))
         return base_error_status() == BY_OK ? CLI_USAGE : cli_fail(NULL);
-    if (conflict(o)) {
-        base_free(student);
-        return cli_usage_fail("%s", conflict(o));
-    }
-    const arch_family *fresh = o->run.student.family ? arch_find(o->run.student.family) : NULL;
-    if ((fresh && !cli_shape_fits(fresh, &o->own)) ||
-        !cli_optimizer_fits(o->run.optimizer.kind, o->run.schedule.kind, &o->own)) {
-        base_free(student);
-        return CLI_USAGE;
-    }
-    o->run.teacher = dir = cli_model_dir(args->items[0]);
-    by_device *d = dir ? cli_device(o->l.device, o->l.threads) : NULL;
-    if (d && !fits_kind(o, d)) {
-        by_device_free(d);
-        base_free(dir);
-        base_free(student);
-        return CLI_USAGE;
-    }
-    cli_interrupt_install();
-    by_status status = d ? by_distill_run(d, &o->run, &result) : base_error_status();
-    cli_run_end(&screen);
-    int code = status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
-    by_device_free(d);
-    base_free(dir);
+    const int code = fits(o) ? start(o, args->items[0], &screen) : CLI_USAGE;
     base_free(student);
     return code;
 }

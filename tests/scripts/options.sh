@@ -60,6 +60,8 @@ no 1 "has values of channels, not colours" train --model image-transformer --dat
 no 2 "--decoder-layers: GPT-2 .* has no decoder" train --data text --decoder-layers 2
 no 2 "--context: ViT .* has no context" train --model vit --data pictures --context 9
 no 1 "the context is a picture of 64 tokens, not 99" train --model imagegpt --data pictures/dark-images-idx3-ubyte --context 99
+no 2 "--eval-fraction and --eval-data exclude each other" train --data text --eval-data text --eval-fraction 0.2
+no 2 "--eval-fraction and --eval exclude each other" align gpt --method sft --data prompts.jsonl --eval prompts.jsonl --eval-fraction 0.2
 no 2 "--layers is for new models" train --init-from gpt --data text --layers 2
 no 2 "is of the family gpt2" train --init-from gpt --model bert --data text
 
