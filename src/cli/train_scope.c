@@ -84,7 +84,6 @@ bool cli_shape_fits(const arch_family *a, const cli_args *own)
         arch_role role;
         const char *lacks;
     } all[] = {{"heads", ARCH_ROLE_HEADS, "has no attention heads"},
-               {"kv-heads", ARCH_ROLE_KV_HEADS, "has as many key/value heads as heads"},
                {"decoder-layers", ARCH_ROLE_DECODER_LAYERS, "has no decoder with layers of its own"},
                {"inner", ARCH_ROLE_INNER, "has no feed-forward width of its own"},
                {"context", ARCH_ROLE_CONTEXT, "has no context but its pictures"},
