@@ -453,7 +453,13 @@ static int evaluate_ngram(const evaluation *e, const cli_args *args)
 enum { PERPLEXITY = 1, EXAMPLES = 2, TEXTS = 4, CLASSES = 8, CAPTIONS = 16, PIXELS = 32 };
 static const cli_scope scopes[] = {
     {"task", PERPLEXITY | EXAMPLES | TEXTS, "models of texts"},
-    {"header", ~PERPLEXITY, "tables"},
+    {"format", EXAMPLES, "labelled texts"},
+    {"pair", EXAMPLES, "labelled texts"},
+    {"choices", EXAMPLES, "labelled texts"},
+    {"label-separator", EXAMPLES, "labelled texts"},
+    {"max-answer-length", EXAMPLES, "labelled texts"},
+    {"null-threshold", EXAMPLES, "labelled texts"},
+    {"header", EXAMPLES | CLASSES | CAPTIONS | PIXELS, "labelled texts and pictures"},
     {"text", ~PERPLEXITY, "tables"},
     {"label", ~(PERPLEXITY | PIXELS), "tables with labels"},
     {"predictions", EXAMPLES | TEXTS | CLASSES, "models with labels and encoder-decoders"},

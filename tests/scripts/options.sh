@@ -92,6 +92,7 @@ no 1 "alignment is for decoders of texts, not for ViT" align vit --method sft --
 no 1 "alignment is for decoders of texts, not for Image" align pixels --method grpo --reward exact --data prompts.jsonl
 
 no 2 "--per-class is for models that classify pictures" eval gpt text --per-class
+no 2 "--pair is for labelled texts" eval gpt text --pair x
 no 2 "--metric is for encoder-decoders" eval gpt text --metric bleu
 no 2 "--beams is for encoder-decoders" eval vit pictures/dark-images-idx3-ubyte --beams 2
 no 2 "--seq is for language models" eval pixels pictures/dark-images-idx3-ubyte --seq 5
