@@ -241,20 +241,34 @@ static int run_pictures(job *j, const cli_args *args)
 
 /* ---- labels in words --------------------------------------------------------------------------- */
 
-/* Cuts "a,b,c" apart. */
+static by_status add_label(job *j, const char *text, int length)
+{
+    char **more = base_resize(j->names, (size_t)j->labels + 1, sizeof *more);
+    if (!more)
+        return BY_ERR_MEMORY;
+    j->names = more;
+    char *name = j->names[j->labels] = base_sprintf("%.*s", length, text);
+    if (!name)
+        return BY_ERR_MEMORY;
+    j->labels++;
+    if (!length)
+        return base_fail(BY_ERR_ARGUMENT, "--labels: label %d is empty", j->labels);
+    for (int i = 0; i < j->labels - 1; i++)
+        if (strcmp(j->names[i], name) == 0)
+            return base_fail(BY_ERR_ARGUMENT, "--labels: \"%s\" is there twice", name);
+    return BY_OK;
+}
+
+/* Cuts "a,b,c" apart, without the spaces around a label. */
 static by_status split_labels(job *j)
 {
     for (const char *at = j->o.names, *end;; at = end + 1) {
+        at += strspn(at, " ");
         end = at + strcspn(at, ",");
-        char **more = base_resize(j->names, (size_t)j->labels + 1, sizeof *more);
-        if (!more)
-            return BY_ERR_MEMORY;
-        j->names = more;
-        j->names[j->labels] = base_sprintf("%.*s", (int)(end - at), at);
-        if (!j->names[j->labels++])
-            return BY_ERR_MEMORY;
-        if (end == at)
-            return base_fail(BY_ERR_ARGUMENT, "--labels: label %d is empty", j->labels);
+        int length = (int)(end - at);
+        while (length > 0 && at[length - 1] == ' ')
+            length--;
+        BY_TRY(add_label(j, at, length));
         if (!*end)
             return BY_OK;
     }

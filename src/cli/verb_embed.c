@@ -42,12 +42,18 @@ static const cli_option options[] = {
     CLI_READ_ROWS(embed_options),
 };
 
+/* What a vector that is kept belongs to. */
+typedef struct example {
+    const char *what; /* "text" or "picture" */
+    char *name;       /* the text, or the path of the picture */
+} example;
+
 typedef struct job {
     embed_options o;
     by_embedder *embedder;
     by_device *device;
     float *vectors;      /* of the present examples; if they are kept, of all, made to length 1 */
-    char **names;        /* of all that are kept: texts, or paths of pictures */
+    example *kept;       /* all that are compared */
     int64_t count, room; /* of examples that are kept */
     int64_t done;        /* examples so far */
     double seconds;      /* spent on vectors */
@@ -128,8 +134,8 @@ static by_status put_similarities(const job *j)
     for (int64_t a = 0; a < j->count && cli_flush() && !cli_interrupted(); a++) {
         base_buf out = {0};
         if (j->o.read.json) {
-            base_buf_puts(&out, "{\"text\":");
-            base_json_quote(&out, j->names[a]);
+            base_buf_printf(&out, "{\"%s\":", j->kept[a].what);
+            base_json_quote(&out, j->kept[a].name);
             base_buf_puts(&out, ",\"similarity\":[");
         }
         for (int64_t b = 0; b < j->count; b++)
@@ -153,9 +159,9 @@ static by_status reserve(job *j, int more)
     float *vectors =
         base_resize(j->vectors, (size_t)room * (size_t)by_embedder_width(j->embedder), sizeof *vectors);
     j->vectors = vectors ? vectors : j->vectors;
-    char **names = vectors && keeps(j) ? base_resize(j->names, (size_t)room, sizeof *names) : NULL;
-    j->names = names ? names : j->names;
-    if (!vectors || (keeps(j) && !names))
+    example *kept = vectors && keeps(j) ? base_resize(j->kept, (size_t)room, sizeof *kept) : NULL;
+    j->kept = kept ? kept : j->kept;
+    if (!vectors || (keeps(j) && !kept))
         return BY_ERR_MEMORY;
     j->room = room;
     return BY_OK;
@@ -168,7 +174,8 @@ static by_status put(job *j, const char *what, const char *name, float *v)
     j->done++;
     if (keeps(j)) {
         make_unit(v, width);
-        if (!(j->names[j->count] = base_strdup(name)))
+        j->kept[j->count] = (example){what, base_strdup(name)};
+        if (!j->kept[j->count].name)
             return BY_ERR_MEMORY;
         j->count++;
     } else if (j->o.format == BINARY) {
@@ -268,7 +275,7 @@ static by_status put_nearest(const job *j, const float *query)
         scores[i] = (float)product(query, j->vectors + (int64_t)i * n, n);
     const int found = scores && places ? gen_places_top(scores, all, most, places) : 0;
     for (int i = 0; i < found; i++) {
-        const char *name = j->names[places[i]];
+        const char *name = j->kept[places[i]].name;
         if (j->o.read.json) {
             base_buf_puts(&out, "{\"name\":");
             base_json_quote(&out, name);
@@ -297,7 +304,7 @@ static by_status search(job *j)
     by_status s = embed_all(j, &query, 1);
     if (s == BY_OK && j->count > 0) {
         j->count--;
-        base_free(j->names[j->count]);
+        base_free(j->kept[j->count].name);
         memcpy(v, j->vectors + (size_t)j->count * width, width * sizeof *v);
         s = put_nearest(j, v);
     }
@@ -307,9 +314,9 @@ static by_status search(job *j)
 
 static void close_job(job *j)
 {
-    for (int64_t i = 0; j->names && i < j->count; i++)
-        base_free(j->names[i]);
-    base_free(j->names);
+    for (int64_t i = 0; j->kept && i < j->count; i++)
+        base_free(j->kept[i].name);
+    base_free(j->kept);
     base_free(j->vectors);
     by_embedder_free(j->embedder);
     by_device_free(j->device);

@@ -189,6 +189,10 @@ run classify both look.svg.png --threads 1
 check no-labels-in-words fails 1 'a CLIPModel has no labels of its own; name those that it chooses among'
 run classify both look.svg.png --labels "a,,b" --threads 1
 check empty-label fails 1 'label 2'
+run classify both look.svg.png --labels " a, b,a" --threads 1
+check a-label-twice fails 1 '"a" is there twice'
+run embed both look.svg.png "an orange map" --similarity --json --threads 1
+check similarities-tell-pictures-from-texts eval 'sed -n 1p out | grep -q "^{\"picture\":\"look" && sed -n 2p out | grep -q "^{\"text\":\"an"'
 
 # ---- an encoder and a decoder ---------------------------------------------------------------------------------------------------
 printf 'many small squares\na few filters\nan orange map\n' >captions.txt
