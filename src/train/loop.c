@@ -20,6 +20,15 @@ by_status train_loop_open(train_loop *l, const train_client *client, void *self,
     return use->overwrite ? BY_OK : train_checkpoint_find(&l->folder, &l->last);
 }
 
+by_status train_loop_check_family(const train_loop *l, const char *family)
+{
+    train_record r = {0};
+    if (!l->last || !family)
+        return BY_OK;
+    train_record_text(&r, "family", family, TRAIN_SAME);
+    return train_record_compare(l->folder.out, &r);
+}
+
 by_status train_loop_load(train_loop *l)
 {
     BY_TRY(train_checkpoint_load(l->last, &l->state, l->client->load, l->self));

@@ -90,6 +90,8 @@ typedef struct train_loop {
 
 /* Lock the run folder and find the checkpoint to resume from, l->last. train_loop_close in every case. */
 by_status train_loop_open(train_loop *l, const train_client *client, void *self, const train_folder_use *use);
+/* A run goes on with the family that it began with: said before data of another kind are opened. family NULL: that of the run. */
+by_status train_loop_check_family(const train_loop *l, const char *family);
 /* Read l->last: the state, and through the client the rest. */
 by_status train_loop_load(train_loop *l);
 /* Compare the number of steps with what a resumed run recorded: l->first_steps, l->longer. */

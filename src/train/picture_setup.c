@@ -465,6 +465,7 @@ by_status train_picture_set_up(train_picture_run *r, const train_client *client)
 {
     by_run_spec *s = &r->spec;
     BY_TRY(open_folder(r, client));
+    BY_TRY(train_loop_check_family(&r->loop, s->init_from ? NULL : s->family));
     const arch_family *a = s->init_from ? NULL : arch_find(s->family);
     if (a)
         r->task = a->pretrained == BY_TASK_SEQ2SEQ || a->pretrained == BY_TASK_CONTRAST ? a->pretrained

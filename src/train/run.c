@@ -422,6 +422,7 @@ static by_status set_up(train_run *r)
 {
     by_run_spec *s = &r->spec;
     BY_TRY(open_folder(r));
+    BY_TRY(train_loop_check_family(&r->loop, s->init_from ? NULL : s->family));
     BY_TRY(train_dataset_open(&r->data, s, &r->loop.folder, r->loop.last));
     BY_TRY(name_languages(r));
     BY_TRY(r->loop.last ? train_loop_load(&r->loop) : open_model(r));

@@ -111,6 +111,8 @@ for name in gpt lstm vit pixels; do
     run train --out $name --max-steps 3 --threads 1 --quiet
     check "a run goes on: $name" works model
 done
+run train --model vit --data pictures/dark-images-idx3-ubyte --out gpt --threads 1
+check "a run of another family" fails 1 "started with family gpt2, and this asks for vit"
 run train --recipe shakespeare-char-cpu --optimizer sgd --data text --out recipe --max-steps 1 --threads 1 --quiet
 check "options of a recipe do not count either" works model
 
