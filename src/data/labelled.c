@@ -268,7 +268,7 @@ by_status data_example_split(data_examples *e, data_example *x, char *labels)
         if (*at) /* with a separator, an example may have no label */
             x->labels[x->n_labels++] = at;
         else if (!between)
-            return data_examples_fail(e, x->line, "the label is empty");
+            return data_examples_fail(e, x->line, "the %s is empty", data_columns_of(e->spec.kind)->label);
     }
     return BY_OK;
 }

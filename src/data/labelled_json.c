@@ -280,8 +280,15 @@ static by_status add_object(data_examples *e, const cJSON *o, int line)
         e->spec.kind == BY_EXAMPLE_SEQ2SEQ ? cJSON_GetObjectItemCaseSensitive(o, "translation") : NULL;
     if (cJSON_IsObject(both))
         return add_translation(e, x, both);
-    const char *text = cJSON_GetStringValue(find_any(o, e->spec.text, c->texts));
-    const char *pair = c->two ? NULL : cJSON_GetStringValue(find_any(o, e->spec.pair, data_pair_names));
+    const cJSON *first = find_any(o, e->spec.text, c->texts);
+    const cJSON *second = c->two ? NULL : find_any(o, e->spec.pair, data_pair_names);
+    const cJSON *wrong = first && !cJSON_IsString(first)                              ? first
+                         : second && !cJSON_IsString(second) && !cJSON_IsNull(second) ? second
+                                                                                      : NULL;
+    if (wrong)
+        return data_examples_fail(e, line, "no key \"%s\" with a string: it has another value",
+                                  wrong->string);
+    const char *text = cJSON_GetStringValue(first), *pair = cJSON_GetStringValue(second);
     if (!text)
         return no_key(e, line, o, e->spec.text ? e->spec.text : c->text, c->text_option);
     if (!text[strspn(text, " ")])

@@ -455,8 +455,8 @@ by_status data_picture_set_split(const by_picture_set *p, double share, uint64_t
 {
     const int64_t n = share > 0 ? BY_MAX((int64_t)floor((double)p->count * share), 1) : 0;
     if (n >= p->count)
-        return base_fail(BY_ERR_ARGUMENT, "%lld pictures are too few to hold out %g of them",
-                         (long long)p->count, share);
+        return base_fail(BY_ERR_ARGUMENT, "a share of %g of %lld picture%s leaves nothing on one side", share,
+                         (long long)p->count, p->count == 1 ? "" : "s");
     *held = (data_picture_part){.pictures = p, .seed = seed, .count = n};
     *train =
         (data_picture_part){.pictures = p, .seed = seed, .begin = n, .count = p->count - n, .whole = n == 0};

@@ -132,6 +132,9 @@ check no-objective refuse 'the objective "mlm" is for text' --data train-images-
 check no-tokenizer refuse 'a classifier of pictures needs no other tokenizer' --data train-images-idx3-ubyte --tokenizer char
 printf 'file\tkind\na.png\t1\n' >list.tsv
 check names-the-option-of-a-column refuse 'name the column with --label-column' --data list.tsv
+printf '{"file_name": 5, "label": "a"}\n' >number.jsonl
+check a-file-that-is-a-number refuse 'line 1: no key "file_name" with a string' --data number.jsonl
+check no-names-file refuse '^banyan train: cannot open nowhere' --data train-images-idx3-ubyte --classes nowhere
 check no-pictures refuse 'no PNG, JPEG, WebP or GIF' --data "$(mkdir -p empty && echo empty)"
 run eval whole "$BANYAN_SOURCE/README.md" --threads 1
 check not-pictures fails 1 README.md
