@@ -230,8 +230,8 @@ static int print_result(const finetune_options *o, const by_finetune_result *r)
 /* What may help. */
 static const char *const slower = "use a lower --learning-rate";
 static const char *const smaller =
-    "use a smaller --batch-size with more --gradient-accumulation-steps, "
-    "--recompute, --bf16, --stochastic-rounding, a shorter --max-length, or smaller pictures";
+    "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+    "--stochastic-rounding, a shorter --max-length, or smaller pictures";
 
 /* Returns an exit code. */
 static int start(finetune_options *o, const cli_args *args, const char *dir)

@@ -315,8 +315,8 @@ static int print_result(const train_options *o, const by_run_result *r)
 /* What may help. */
 static const char *const slower = "use a lower --learning-rate, or --trace to see where it starts";
 static const char *const smaller =
-    "use a smaller --batch-size with more --gradient-accumulation-steps, "
-    "--recompute, --bf16, --stochastic-rounding, a shorter --context, or smaller pictures";
+    "use a smaller --batch-size with more --gradient-accumulation-steps, --recompute, --bf16, "
+    "--stochastic-rounding, a shorter --context, or smaller pictures";
 
 /* Options that count for n-gram models, and those that count for no others. */
 static const char *const ngram_own[] = {"order",
