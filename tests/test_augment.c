@@ -256,6 +256,12 @@ static void test_erase(void **state)
 
 enum { BATCH = 5, CLASSES = 4, PLANE = 2 * 6 * 6 };
 
+static void mix_in_parts(const by_augment *a, const by_augment_batch *b, int parts, const by_augment_key *key)
+{
+    for (int k = parts - 1; k >= 0; k--)
+        by_augment_mix(a, b, k, parts, key);
+}
+
 /* Every value of a mixed batch comes from the picture or from its partner, and targets say in which shares. */
 static void check_mix(const by_augment *a, bool cuts)
 {
@@ -265,7 +271,8 @@ static void check_mix(const by_augment *a, bool cuts)
         float values[BATCH * PLANE], targets[BATCH * CLASSES];
         for (int i = 0; i < BATCH * PLANE; i++)
             values[i] = (float)(i / PLANE + 1);
-        by_augment_mix(a, values, BATCH, 2, 6, 6, labels, CLASSES, 0, targets, &(by_augment_key){7, 0, step});
+        by_augment_batch batch = {values, BATCH, 2, 6, 6, labels, CLASSES, 0, targets};
+        mix_in_parts(a, &batch, 1 + (int)step % 4, &(by_augment_key){7, 0, step});
         for (int b = 0; b < BATCH; b++) {
             double own = b + 1, other = BATCH - b, mean = 0, sum = 0;
             for (int i = 0; i < PLANE; i++) {
@@ -293,8 +300,8 @@ static void test_mix(void **state)
     check_mix(&(by_augment){.cutmix = 1}, true);
     check_mix(&(by_augment){.mixup = 0.8, .cutmix = 1}, false);
     float values[2] = {1, 2}, targets[6]; /* nothing to mix: smoothed labels */
-    by_augment_mix(&(by_augment){0}, values, 2, 1, 1, 1, (int32_t[]){0, 2}, 3, 0.3, targets,
-                   &(by_augment_key){1, 1, 1});
+    by_augment_batch batch = {values, 2, 1, 1, 1, (int32_t[]){0, 2}, 3, 0.3, targets};
+    by_augment_mix(&(by_augment){0}, &batch, 0, 1, &(by_augment_key){1, 1, 1});
     assert_true(values[0] == 1 && values[1] == 2);
     assert_true(fabsf(targets[0] - 0.8f) < 1e-6f && fabsf(targets[1] - 0.1f) < 1e-6f);
 }

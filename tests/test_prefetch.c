@@ -13,9 +13,9 @@
 enum { SLOTS = 3, PARTS = 7 };
 
 typedef struct work {
-    int64_t values[SLOTS][PARTS], sums[SLOTS];
-    _Atomic int parts;
-    int64_t bad; /* an item that fails; -1: none */
+    int64_t values[SLOTS][PARTS], sums[SLOTS][PARTS];
+    _Atomic int parts, finished;
+    int64_t bad; /* an item that fails in its first phase, two before one that fails in its second; -3: none */
 } work;
 
 static by_status part(void *user, int64_t item, int slot, int k)
@@ -28,14 +28,17 @@ static by_status part(void *user, int64_t item, int slot, int k)
     return item == w->bad && k == 3 ? base_fail(BY_ERR_FORMAT, "item %d is damaged", (int)item) : BY_OK;
 }
 
-static by_status finish(void *user, int64_t item, int slot)
+/* Every part of the second phase reads all parts of the first. */
+static by_status finish(void *user, int64_t item, int slot, int part)
 {
     work *w = user;
-    (void)item;
-    w->sums[slot] = 0;
+    if ((item + part) % 3 == 0)
+        usleep(100);
+    w->sums[slot][part] = part;
     for (int k = 0; k < PARTS; k++)
-        w->sums[slot] += w->values[slot][k];
-    return BY_OK;
+        w->sums[slot][part] += w->values[slot][k];
+    atomic_fetch_add(&w->finished, 1);
+    return item == w->bad + 2 && part == 2 ? base_fail(BY_ERR_FORMAT, "item %d is odd", (int)item) : BY_OK;
 }
 
 static base_prefetch *start(work *w, int threads, int64_t first, int64_t end)
@@ -56,7 +59,7 @@ static void test_order(void **state)
 {
     (void)state;
     for (int threads = 0; threads <= 8; threads += 2) {
-        work w = {.bad = -1};
+        work w = {.bad = -3};
         double waited = 0;
         int slot;
         base_prefetch *p = start(&w, threads, 5, 105);
@@ -64,9 +67,11 @@ static void test_order(void **state)
             if (item == 7)
                 usleep(20000); /* the threads come to the end of their slots */
             assert_int_equal(base_prefetch_next(p, &slot, &waited), BY_OK);
-            assert_int_equal(w.sums[slot], PARTS * item * 100 + PARTS * (PARTS - 1) / 2);
+            for (int k = 0; k < PARTS; k++)
+                assert_int_equal(w.sums[slot][k], PARTS * item * 100 + PARTS * (PARTS - 1) / 2 + k);
         }
         assert_int_equal(w.parts, 100 * PARTS); /* nothing after the end */
+        assert_int_equal(w.finished, 100 * PARTS);
         assert_true(waited > 0);
         assert_int_equal(base_prefetch_next(p, &slot, &waited), BY_ERR_ARGUMENT);
         base_prefetch_free(p);
@@ -84,10 +89,12 @@ static void test_error(void **state)
         base_prefetch *p = start(&w, threads, 0, 20);
         for (int64_t item = 0; item < 20; item++) {
             by_status s = base_prefetch_next(p, &slot, &waited);
-            assert_int_equal(s, item == 4 ? BY_ERR_FORMAT : BY_OK);
-            if (item == 4)
-                assert_non_null(strstr(by_error_message(), "item 4 is damaged"));
+            assert_int_equal(s, item == 4 || item == 6 ? BY_ERR_FORMAT : BY_OK);
+            if (s != BY_OK)
+                assert_non_null(
+                    strstr(by_error_message(), item == 4 ? "item 4 is damaged" : "item 6 is odd"));
         }
+        assert_int_equal(w.finished, 19 * PARTS); /* what is damaged is not finished */
         base_prefetch_free(p);
     }
 }
@@ -96,7 +103,7 @@ static void test_early_end(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
-        work w = {.bad = -1};
+        work w = {.bad = -3};
         double waited = 0;
         int slot;
         base_prefetch *p = start(&w, 4, 0, 1000);

@@ -47,10 +47,19 @@ BY_API by_image *by_augment_image(const by_augment *a, const by_image *m, int wi
 /* Erases a rectangle of a normalised picture (channels, height, width). */
 BY_API void by_augment_erase(const by_augment *a, float *values, int channels, int height, int width,
                              const by_augment_key *key);
-/* Mixes the pictures (batch, channels, height, width) of a batch, the first with the last and so on, and writes their targets
- * (batch, classes), with label smoothing. The key's example is the number of the batch. */
-BY_API void by_augment_mix(const by_augment *a, float *values, int batch, int channels, int height, int width,
-                           const int32_t *labels, int classes, double label_smoothing, float *targets,
+/* A batch that is mixed, and its targets. */
+typedef struct by_augment_batch {
+    float *values; /* (batch, channels, height, width), normalised */
+    int batch, channels, height, width;
+    const int32_t *labels; /* (batch) */
+    int classes;
+    double label_smoothing;
+    float *targets; /* (batch, classes) */
+} by_augment_batch;
+
+/* Mixes the pictures of a batch, the first with the last and so on, and writes their targets. Does part k of `parts`, which threads may
+ * share; all parts together do the batch. The key's example is the number of the batch. */
+BY_API void by_augment_mix(const by_augment *a, const by_augment_batch *b, int k, int parts,
                            const by_augment_key *key);
 
 #ifdef __cplusplus

@@ -134,9 +134,10 @@ typedef struct base_rng {
 base_rng base_rng_make(uint64_t seed, uint64_t stream);
 uint32_t base_rng_u32(base_rng *r);
 uint64_t base_rng_u64(base_rng *r);
-double base_rng_uniform(base_rng *r);             /* [0, 1), 53 bits */
-double base_rng_normal(base_rng *r);              /* Box-Muller, one value per call, two u64 consumed */
-uint64_t base_rng_below(base_rng *r, uint64_t n); /* unbiased, [0, n); n = 0 gives 0 */
+double base_rng_uniform(base_rng *r); /* [0, 1), 53 bits */
+double base_rng_normal(base_rng *r);  /* Box-Muller, one value per call, two u64 consumed */
+void base_rng_normals(base_rng *r, float *out, size_t n); /* the next n of base_rng_normal, faster */
+uint64_t base_rng_below(base_rng *r, uint64_t n);         /* unbiased, [0, n); n = 0 gives 0 */
 
 /* Fills out with independent normal values of the stream (seed, stream). Value i depends only on i. */
 void base_rng_fill_normal(float *out, size_t n, uint64_t seed, uint64_t stream, float mean, float std);

@@ -4,7 +4,8 @@
 #include <pthread.h>
 
 typedef struct slot {
-    int left; /* parts that are not done */
+    int next, left; /* parts that are handed out, and those that are not done */
+    bool finishes;  /* the parts are those of `finish` */
     bool ready;
     by_status status;
     char *message; /* a thread's message is lost when it ends */
@@ -18,8 +19,7 @@ struct base_prefetch {
     int count;
     bool stops;
     slot *slots;
-    int64_t item; /* the next part to hand out is part `part` of this item */
-    int part;
+    int64_t item; /* the first of which parts are to be handed out, apart from those of `finish` */
     int64_t used; /* the item that the caller has, or will get first; those before it are free */
     bool has;     /* the caller has it */
 };
@@ -38,46 +38,53 @@ static void note(slot *s, by_status status)
     s->message = base_strdup(by_error_message());
 }
 
-static void begin(base_prefetch *p, int64_t item)
+static void begin(const base_prefetch *p, slot *s)
 {
-    slot *s = slot_of(p, item);
     base_free(s->message);
     *s = (slot){.left = p->spec.parts};
 }
 
 /* ---- threads ------------------------------------------------------------------------------------ */
 
-static bool may_begin(const base_prefetch *p)
+/* The item that has a part to hand out: an older one that is to be finished, or the one that is prepared; -1: none. */
+static int64_t find_work(const base_prefetch *p)
 {
-    return p->item < p->spec.end && p->item < p->used + p->spec.slots;
+    for (int64_t i = p->used; i < p->item; i++)
+        if (slot_of(p, i)->finishes && slot_of(p, i)->next < p->spec.parts)
+            return i;
+    return p->item < p->spec.end && p->item < p->used + p->spec.slots ? p->item : -1;
 }
 
-/* One part, handed out under the lock. */
-static void do_part(base_prefetch *p)
+/* All parts of an item are done: its second phase begins, or the caller gets it. */
+static void end_phase(base_prefetch *p, slot *s)
 {
-    const int64_t item = p->item;
-    const int k = p->part, at = (int)(item % p->spec.slots);
-    slot *s = slot_of(p, item);
-    if (k == 0)
-        begin(p, item);
-    if (++p->part == p->spec.parts) {
-        p->part = 0;
-        p->item++;
+    if (p->spec.finish && !s->finishes && s->status == BY_OK) {
+        s->finishes = true;
+        s->next = 0;
+        s->left = p->spec.parts;
+        pthread_cond_broadcast(&p->work);
+    } else {
+        s->ready = true;
+        pthread_cond_broadcast(&p->ready);
     }
+}
+
+/* One part of an item, handed out under the lock. */
+static void do_part(base_prefetch *p, int64_t item)
+{
+    slot *s = slot_of(p, item);
+    if (item == p->item && s->left == 0)
+        begin(p, s);
+    const int k = s->next++, at = (int)(item % p->spec.slots);
+    if (item == p->item && s->next == p->spec.parts)
+        p->item++;
+    by_status (*work)(void *, int64_t, int, int) = s->finishes ? p->spec.finish : p->spec.part;
     pthread_mutex_unlock(&p->lock);
-    by_status status = p->spec.part(p->spec.user, item, at, k);
+    by_status status = work(p->spec.user, item, at, k);
     pthread_mutex_lock(&p->lock);
     note(s, status);
-    if (--s->left > 0)
-        return;
-    if (p->spec.finish && s->status == BY_OK) {
-        pthread_mutex_unlock(&p->lock);
-        status = p->spec.finish(p->spec.user, item, at);
-        pthread_mutex_lock(&p->lock);
-        note(s, status);
-    }
-    s->ready = true;
-    pthread_cond_broadcast(&p->ready);
+    if (--s->left == 0)
+        end_phase(p, s);
 }
 
 static void *run(void *argument)
@@ -85,8 +92,9 @@ static void *run(void *argument)
     base_prefetch *p = argument;
     pthread_mutex_lock(&p->lock);
     while (!p->stops) {
-        if (may_begin(p))
-            do_part(p);
+        const int64_t item = find_work(p);
+        if (item >= 0)
+            do_part(p, item);
         else
             pthread_cond_wait(&p->work, &p->lock);
     }
@@ -154,7 +162,7 @@ by_status base_prefetch_next(base_prefetch *p, int *out, double *waited)
     slot *s = slot_of(p, item);
     while (!s->ready && item < p->spec.end) {
         if (p->count == 0)
-            do_part(p); /* no threads: in sequence */
+            do_part(p, find_work(p)); /* no threads: in sequence */
         else
             pthread_cond_wait(&p->ready, &p->lock);
     }

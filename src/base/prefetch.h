@@ -15,8 +15,8 @@ typedef struct base_prefetch_spec {
     void *user;
     /* Prepares part k of an item in a slot, on any thread. */
     by_status (*part)(void *user, int64_t item, int slot, int k);
-    /* Called once after all parts of an item; or NULL. */
-    by_status (*finish)(void *user, int64_t item, int slot);
+    /* Called in the same way after all parts of an item: what needs the others. Or NULL. */
+    by_status (*finish)(void *user, int64_t item, int slot, int k);
 } base_prefetch_spec;
 
 /* Starts the threads. Where the system gives fewer than asked for, those do the work. Returns NULL on failure. */

@@ -45,11 +45,41 @@ double base_rng_uniform(base_rng *r)
     return (double)(base_rng_u64(r) >> 11) * 0x1p-53;
 }
 
+/* Box-Muller on two numbers of 64 bits. */
+static double normal_of(uint64_t a, uint64_t b)
+{
+    double u = ((double)(a >> 11) + 1) * 0x1p-53; /* (0, 1], so that the logarithm is finite */
+    double angle = 2 * M_PI * ((double)(b >> 11) * 0x1p-53);
+    return sqrt(-2 * log(u)) * cos(angle);
+}
+
 double base_rng_normal(base_rng *r)
 {
-    double u = ((double)(base_rng_u64(r) >> 11) + 1) * 0x1p-53; /* (0, 1], so that the logarithm is finite */
-    double angle = 2 * M_PI * base_rng_uniform(r);
-    return sqrt(-2 * log(u)) * cos(angle);
+    uint64_t a = base_rng_u64(r), b = base_rng_u64(r);
+    return normal_of(a, b);
+}
+
+static uint64_t join(const uint32_t *v)
+{
+    return (uint64_t)v[1] << 32 | v[0];
+}
+
+/* A Philox block has the four words of a value, but a stream may begin in the middle of one. */
+void base_rng_normals(base_rng *r, float *out, size_t n)
+{
+    enum { VALUES = 64 };
+    uint32_t words[4 * (VALUES + 1)];
+    for (size_t at = 0; at < n; at += VALUES) {
+        const size_t count = BY_MIN(n - at, VALUES);
+        for (size_t i = 0; i <= count; i++) {
+            const base_philox p = base_philox_at(r->key, r->stream, r->counter / 4 + i);
+            memcpy(words + 4 * i, p.v, sizeof p.v);
+        }
+        const uint32_t *v = words + r->counter % 4;
+        for (size_t i = 0; i < count; i++, v += 4)
+            out[at + i] = (float)normal_of(join(v), join(v + 2));
+        r->counter += 4 * count;
+    }
 }
 
 /* Values below 2^64 mod n are redrawn, which leaves every remainder the same number of preimages. */

@@ -15,9 +15,8 @@ static void fill_noise(float *values, int channels, int height, int width, area 
 {
     for (int c = 0; c < channels; c++)
         for (int y = e.top; y < e.bottom; y++)
-            for (int x = e.left; x < e.right; x++)
-                values[((size_t)c * (size_t)height + (size_t)y) * (size_t)width + (size_t)x] =
-                    (float)base_rng_normal(r);
+            base_rng_normals(r, values + ((size_t)c * (size_t)height + (size_t)y) * (size_t)width + e.left,
+                             (size_t)(e.right - e.left));
 }
 
 void by_augment_erase(const by_augment *a, float *values, int channels, int height, int width,
@@ -72,19 +71,21 @@ static area random_area(base_rng *r, int height, int width, double *share)
     return out;
 }
 
-static void exchange(float *a, float *b, int channels, int height, int width, area e)
+static void exchange(float *a, float *b, const by_augment_batch *m, area e)
 {
-    for (int c = 0; c < channels; c++)
-        for (int y = e.top; y < e.bottom; y++)
-            for (int x = e.left; x < e.right; x++) {
-                const size_t i = ((size_t)c * (size_t)height + (size_t)y) * (size_t)width + (size_t)x;
+    const size_t width = (size_t)m->width;
+    for (int c = 0; c < m->channels; c++)
+        for (int y = e.top; y < e.bottom; y++) {
+            const size_t row = ((size_t)c * (size_t)m->height + (size_t)y) * width;
+            for (size_t i = row + (size_t)e.left; i < row + (size_t)e.right; i++) {
                 const float t = a[i];
                 a[i] = b[i];
                 b[i] = t;
             }
+        }
 }
 
-static void blend(float *a, float *b, size_t n, float share)
+static void blend(float *restrict a, float *restrict b, size_t n, float share)
 {
     for (size_t i = 0; i < n; i++) {
         const float x = a[i], y = b[i];
@@ -93,34 +94,33 @@ static void blend(float *a, float *b, size_t n, float share)
     }
 }
 
-static void put_targets(const int32_t *labels, int batch, int classes, double smoothing, double share,
-                        float *targets)
+/* The targets of picture i, whose partner has the class `other`. */
+static void put_targets(const by_augment_batch *m, int i, int32_t other, double share)
 {
-    const double off = smoothing / classes, on = 1 - smoothing;
-    for (int b = 0; b < batch; b++) {
-        float *row = targets + (size_t)b * (size_t)classes;
-        for (int i = 0; i < classes; i++)
-            row[i] =
-                (float)(off + on * (share * (labels[b] == i) + (1 - share) * (labels[batch - 1 - b] == i)));
-    }
+    const double off = m->label_smoothing / m->classes, on = 1 - m->label_smoothing;
+    float *row = m->targets + (size_t)i * (size_t)m->classes;
+    for (int c = 0; c < m->classes; c++)
+        row[c] = (float)(off + on * (share * (m->labels[i] == c) + (1 - share) * (other == c)));
 }
 
-void by_augment_mix(const by_augment *a, float *values, int batch, int channels, int height, int width,
-                    const int32_t *labels, int classes, double label_smoothing, float *targets,
+void by_augment_mix(const by_augment *a, const by_augment_batch *m, int k, int parts,
                     const by_augment_key *key)
 {
     base_rng r = image_random(key, STAGE_MIX);
-    const size_t plane = (size_t)channels * (size_t)height * (size_t)width;
+    const size_t plane = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
     const bool both = a->mixup > 0 && a->cutmix > 0, any = a->mixup > 0 || a->cutmix > 0;
     const bool cuts = both ? base_rng_uniform(&r) < 0.5 : a->cutmix > 0;
     double share = any ? random_beta(&r, cuts ? a->cutmix : a->mixup) : 1;
-    const area e = cuts ? random_area(&r, height, width, &share) : (area){0};
-    for (int b = 0; b < batch / 2 && any; b++) {
-        float *one = values + (size_t)b * plane, *other = values + (size_t)(batch - 1 - b) * plane;
-        if (cuts)
-            exchange(one, other, channels, height, width, e);
-        else
+    const area e = cuts ? random_area(&r, m->height, m->width, &share) : (area){0};
+    const int64_t pairs = (m->batch + 1) / 2; /* the one in the middle has itself for a partner */
+    for (int i = (int)(pairs * k / parts); i < pairs * (k + 1) / parts; i++) {
+        const int partner = m->batch - 1 - i;
+        float *one = m->values + (size_t)i * plane, *other = m->values + (size_t)partner * plane;
+        if (i != partner && cuts)
+            exchange(one, other, m, e);
+        else if (i != partner && any)
             blend(one, other, plane, (float)share);
+        put_targets(m, i, m->labels[partner], share);
+        put_targets(m, partner, m->labels[i], share);
     }
-    put_targets(labels, batch, classes, label_smoothing, share, targets);
 }

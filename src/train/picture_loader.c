@@ -83,6 +83,14 @@ static void put_targets(train_pictures *p, int slot, int r, int64_t example)
         row[t] = t < n ? s->captions->ids[first + t] : pad;
 }
 
+/* What a decoder reads: the targets, one place later. */
+static by_status shift(train_pictures *p, int slot, int first, int rows)
+{
+    const train_picture_source *s = &p->source;
+    const size_t at = (size_t)first * (size_t)s->length;
+    return by_model_shift(s->model, p->labels[slot] + at, rows, s->length, p->tokens[slot] + at);
+}
+
 static by_status prepare_part(void *user, int64_t item, int slot, int k)
 {
     train_pictures *p = user;
@@ -105,20 +113,25 @@ static by_status prepare_part(void *user, int64_t item, int slot, int k)
         put_targets(p, slot, r, example);
         BY_TRY(prepare(s, example, epoch, out, colours));
     }
-    return BY_OK;
+    return s->task == BY_TASK_SEQ2SEQ ? shift(p, slot, begin, end - begin) : BY_OK;
 }
 
-/* What is done to a whole batch. */
-static by_status finish(void *user, int64_t item, int slot)
+/* What needs the other pictures of a batch, too. */
+static by_status finish(void *user, int64_t item, int slot, int k)
 {
     train_pictures *p = user;
     const train_picture_source *s = &p->source;
-    if (s->task == BY_TASK_SEQ2SEQ)
-        return by_model_shift(s->model, p->labels[slot], s->batch, s->length, p->tokens[slot]);
-    if (p->soft)
-        by_augment_mix(&s->augment, p->pixels[slot], s->batch, by_processor_channels(s->processor), s->height,
-                       s->width, p->labels[slot], s->classes, s->label_smoothing, p->shares[slot],
-                       &(by_augment_key){.seed = s->seed, .example = (uint64_t)item});
+    const by_augment_batch batch = {.values = p->pixels[slot],
+                                    .batch = s->batch,
+                                    .channels = by_processor_channels(s->processor),
+                                    .height = s->height,
+                                    .width = s->width,
+                                    .labels = p->labels[slot],
+                                    .classes = s->classes,
+                                    .label_smoothing = s->label_smoothing,
+                                    .targets = p->shares[slot]};
+    by_augment_mix(&s->augment, &batch, k, p->parts,
+                   &(by_augment_key){.seed = s->seed, .example = (uint64_t)item});
     return BY_OK;
 }
 
@@ -162,7 +175,7 @@ by_status train_pictures_open(train_pictures *p, const train_picture_source *sou
                                                        .end = end,
                                                        .user = p,
                                                        .part = prepare_part,
-                                                       .finish = finish});
+                                                       .finish = p->soft ? finish : NULL});
     return p->ahead ? BY_OK : base_error_status();
 }
 
