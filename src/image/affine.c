@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "image/enhance.h"
+#include "image/lanes.h"
 
 void image_mirror(by_image *m)
 {
@@ -27,68 +28,112 @@ static int floor_of(double x) /* much faster than floor() */
     return i - (x < i);
 }
 
-static double cubic(double a, double b, double c, double d, double at)
+enum { BORDER = 2, LANES = IMAGE_LANES, BLOCK = 64 };
+
+static size_t bordered_row(const by_image *m)
 {
-    const double p2 = c - a, p3 = 2 * (a - b) + c - d, p4 = -a + b - c + d;
+    return ((size_t)m->width + 2 * BORDER) * LANES;
+}
+
+/* A copy with a border that repeats the pixels of the edge. */
+static int32_t *with_border(const by_image *m)
+{
+    const size_t pixel = LANES * sizeof(int32_t), row = bordered_row(m);
+    int32_t *out = base_alloc_zero((size_t)m->height + 2 * BORDER, row * sizeof *out), *to = out;
+    for (int y = -BORDER; out && y < m->height + BORDER; y++, to += row) {
+        int32_t *first = to + BORDER * LANES, *last = first + (size_t)(m->width - 1) * LANES;
+        image_widen(image_row(m, within(y, m->height)), m->width, m->channels, first);
+        for (int i = 1; i <= BORDER; i++) {
+            memcpy(first - i * LANES, first, pixel);
+            memcpy(last + i * LANES, last, pixel);
+        }
+    }
+    return out;
+}
+
+/* A cubic through b at 0 and c at 1; the caller has its differences. */
+IMAGE_INLINE double cubic(double b, double p2, double p3, double p4, double at)
+{
     return b + at * (p2 + at * (p3 + at * p4));
 }
 
-/* One pixel of the picture at (x, y), whose centres of pixels are at halves. Rows beyond the edge repeat the one before. */
-static void sample_bicubic(const by_image *m, double x, double y, uint8_t *out)
+/* One pixel, at (dx, dy) from the second of four in the second of four rows that begin at p. Differences of bytes are exact in integers,
+ * which are faster. */
+IMAGE_INLINE void sample_bicubic(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
 {
-    const int left = floor_of(x) - 1, top = floor_of(y) - 1, channels = m->channels;
-    const double dx = x - (left + 1), dy = y - (top + 1);
-    const uint8_t *rows[4];
-    int at[4];
-    for (int i = 0; i < 4; i++) {
-        at[i] = within(left + i, m->width) * channels;
-        const bool repeats = i > 0 && (top + i < 0 || top + i >= m->height);
-        rows[i] = repeats ? rows[i - 1] : image_row(m, within(top + i, m->height));
-    }
-    for (int c = 0; c < channels; c++) {
-        double v[4];
-        for (int k = 0; k < 4; k++) {
-            const uint8_t *p = rows[k] + c;
-            v[k] = cubic(p[at[0]], p[at[1]], p[at[2]], p[at[3]], dx);
+    double v[4][LANES];
+    for (int k = 0; k < 4; k++, p += row)
+        for (int i = 0; i < LANES; i++) {
+            const int a = p[i], b = p[LANES + i], c = p[2 * LANES + i], d = p[3 * LANES + i];
+            v[k][i] = cubic(b, c - a, 2 * (a - b) + c - d, -a + b - c + d, dx);
         }
-        const double sum = cubic(v[0], v[1], v[2], v[3], dy);
-        out[c] = (uint8_t)(sum <= 0 ? 0 : sum >= 255 ? 255 : sum);
+    for (int i = 0; i < LANES; i++) {
+        const double a = v[0][i], b = v[1][i], c = v[2][i], d = v[3][i];
+        const int sum = (int)cubic(b, c - a, 2 * (a - b) + c - d, -a + b - c + d, dy);
+        out[i] = sum < 0 ? 0 : sum > 255 ? 255 : sum;
     }
 }
 
-static void sample_bilinear(const by_image *m, double x, double y, uint8_t *out)
+/* One pixel, at (dx, dy) from p. */
+IMAGE_INLINE void sample_bilinear(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
 {
-    const int left = floor_of(x), top = floor_of(y), channels = m->channels;
-    const double dx = x - left, dy = y - top;
-    const int a = within(left, m->width) * channels, b = within(left + 1, m->width) * channels;
-    const uint8_t *above = image_row(m, within(top, m->height));
-    const uint8_t *below = top + 1 < m->height ? image_row(m, top + 1) : above;
-    for (int c = 0; c < channels; c++) {
-        const double v = above[a + c] + (above[b + c] - above[a + c]) * dx;
-        const double w = below[a + c] + (below[b + c] - below[a + c]) * dx;
-        out[c] = (uint8_t)(v + (w - v) * dy);
+    for (int c = 0; c < LANES; c++) {
+        const double v = p[c] + (p[LANES + c] - p[c]) * dx;
+        const double w = p[row + c] + (p[row + LANES + c] - p[row + c]) * dx;
+        out[c] = (int)(v + (w - v) * dy);
     }
+}
+
+/* Where a pixel of the result comes from. */
+typedef struct place {
+    ptrdiff_t at; /* in a copy with a border; -1: from outside */
+    double dx, dy;
+} place;
+
+IMAGE_INLINE place find(const by_image *m, const double a[6], int x, int y)
+{
+    const double at_x = a[0] * (x + 0.5) + a[1] * (y + 0.5) + a[2];
+    const double at_y = a[3] * (x + 0.5) + a[4] * (y + 0.5) + a[5];
+    if (!(at_x >= 0 && at_x < m->width && at_y >= 0 && at_y < m->height))
+        return (place){.at = -1};
+    const int left = floor_of(at_x - 0.5), top = floor_of(at_y - 0.5);
+    return (place){(top + BORDER) * (ptrdiff_t)bordered_row(m) + (left + BORDER) * LANES, at_x - 0.5 - left,
+                   at_y - 0.5 - top};
+}
+
+/* Pixels x to end - 1 of a row, at most BLOCK, from a copy with a border. All places are found first: the processor has more to do at a
+ * time. */
+IMAGE_VECTORS
+static void transform(const by_image *m, const int32_t *from, int x, int end, int y, const double a[6],
+                      bool is_cubic, const uint8_t fill[3])
+{
+    const int n = end - x;
+    const int32_t outside[LANES] = {fill[0], fill[1], fill[2]};
+    const size_t row = bordered_row(m);
+    place places[BLOCK];
+    int32_t pixels[BLOCK][LANES];
+    for (int i = 0; i < n; i++)
+        places[i] = find(m, a, x + i, y);
+    for (int i = 0; i < n; i++) {
+        const place *p = &places[i];
+        if (p->at < 0)
+            memcpy(pixels[i], outside, sizeof outside);
+        else if (is_cubic)
+            sample_bicubic(from + p->at - row - LANES, row, p->dx, p->dy, pixels[i]);
+        else
+            sample_bilinear(from + p->at, row, p->dx, p->dy, pixels[i]);
+    }
+    image_narrow(pixels[0], n, m->channels, image_row(m, y) + (size_t)x * (size_t)m->channels);
 }
 
 by_status image_affine(by_image *m, const double a[6], by_filter filter, const uint8_t fill[3])
 {
-    by_image *from = by_image_crop(m, 0, 0, m->width, m->height);
-    if (!from)
-        return base_error_status();
-    for (int row = 0; row < m->height; row++)
-        for (int column = 0; column < m->width; column++) {
-            const double x = a[0] * (column + 0.5) + a[1] * (row + 0.5) + a[2];
-            const double y = a[3] * (column + 0.5) + a[4] * (row + 0.5) + a[5];
-            uint8_t *out = image_row(m, row) + column * m->channels;
-            if (x < 0 || x >= m->width || y < 0 || y >= m->height)
-                memcpy(out, fill, (size_t)m->channels);
-            else if (filter == BY_FILTER_BICUBIC)
-                sample_bicubic(from, x - 0.5, y - 0.5, out);
-            else
-                sample_bilinear(from, x - 0.5, y - 0.5, out);
-        }
-    by_image_free(from);
-    return BY_OK;
+    int32_t *from = with_border(m);
+    for (int y = 0; from && y < m->height; y++)
+        for (int x = 0; x < m->width; x += BLOCK)
+            transform(m, from, x, BY_MIN(x + BLOCK, m->width), y, a, filter == BY_FILTER_BICUBIC, fill);
+    base_free(from);
+    return from ? BY_OK : BY_ERR_MEMORY;
 }
 
 /* Pillow rounds the matrix to 15 digits. */

@@ -2,6 +2,7 @@
  * point with 22 bits, rounded to bytes between the passes. Floats as PyTorch's interpolate does. */
 #include <math.h>
 
+#include "image/lanes.h"
 #include "image/picture.h"
 
 /* ---- filters ----------------------------------------------------------------------------------- */
@@ -121,62 +122,64 @@ static by_status axis_open(axis *a, int from, int to, by_filter filter)
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
 /* Pillow shifts an arithmetic sum; a right shift of a negative number rounds down. */
-static uint8_t clip(int32_t sum)
+IMAGE_INLINE int32_t clip(int32_t sum)
 {
     const int32_t v = sum >> BITS;
-    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+    return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-/* One row of a horizontal pass, for a number of channels that the compiler knows. */
-static inline void blend_row(const axis *a, const uint8_t *from, uint8_t *out, const int channels)
+/* One row of a horizontal pass. */
+IMAGE_VECTORS
+static void blend_row(const axis *a, const image_pixel *from, image_pixel *out)
 {
-    for (int x = 0; x < a->to; x++, out += channels) {
+    for (int x = 0; x < a->to; x++) {
         const int32_t *w = a->fixed + (size_t)x * (size_t)a->width;
-        const uint8_t *p = from + (size_t)a->first[x] * (size_t)channels;
-        int32_t sum[4] = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
-        for (int k = 0; k < a->count[x]; k++, p += channels)
-            for (int c = 0; c < channels; c++)
-                sum[c] += p[c] * w[k];
-        for (int c = 0; c < channels; c++)
-            out[c] = clip(sum[c]);
+        const image_pixel *p = from + a->first[x];
+        image_pixel sum = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
+        for (int k = 0; k < a->count[x]; k++)
+            sum += p[k] * w[k];
+        sum >>= BITS;
+        sum &= sum > 0;
+        out[x] = sum | (sum > 255); /* of these, the lowest byte counts */
     }
 }
 
-static void blend_across(const axis *a, const by_image *m, by_image *to)
+static by_status blend_across(const axis *a, const by_image *m, by_image *to)
 {
-    for (int y = 0; y < to->height; y++) {
-        const uint8_t *from = image_row(m, y);
-        uint8_t *out = image_row(to, y);
-        if (m->channels == 1)
-            blend_row(a, from, out, 1);
-        else if (m->channels == 2)
-            blend_row(a, from, out, 2);
-        else if (m->channels == 3)
-            blend_row(a, from, out, 3);
-        else
-            blend_row(a, from, out, 4);
+    image_pixel *from = base_alloc_zero((size_t)a->from + (size_t)a->to, sizeof *from);
+    image_pixel *out = from ? from + a->from : NULL;
+    for (int y = 0; from && y < to->height; y++) {
+        image_widen(image_row(m, y), m->width, m->channels, (int32_t *)from);
+        blend_row(a, from, out);
+        image_narrow((int32_t *)out, to->width, m->channels, image_row(to, y));
     }
+    base_free(from);
+    return from ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* A vertical pass adds up whole rows. */
-static by_status blend_down(const axis *a, const by_image *m, by_image *to)
+/* Row y of a vertical pass adds up whole rows. */
+IMAGE_VECTORS
+static void blend_rows(const axis *a, const by_image *m, int y, int32_t *restrict sum, uint8_t *restrict out)
 {
     const size_t n = (size_t)m->width * (size_t)m->channels;
-    int32_t *sum = base_alloc(n * sizeof *sum);
-    for (int y = 0; sum && y < to->height; y++) {
-        const int32_t *w = a->fixed + (size_t)y * (size_t)a->width;
-        uint8_t *out = image_row(to, y);
+    const int32_t *w = a->fixed + (size_t)y * (size_t)a->width;
+    for (size_t i = 0; i < n; i++)
+        sum[i] = 1 << (BITS - 1);
+    for (int k = 0; k < a->count[y]; k++) {
+        const uint8_t *from = image_row(m, a->first[y] + k);
+        const int32_t weight = w[k];
         for (size_t i = 0; i < n; i++)
-            sum[i] = 1 << (BITS - 1);
-        for (int k = 0; k < a->count[y]; k++) {
-            const uint8_t *from = image_row(m, a->first[y] + k);
-            const int32_t weight = w[k];
-            for (size_t i = 0; i < n; i++)
-                sum[i] += from[i] * weight;
-        }
-        for (size_t i = 0; i < n; i++)
-            out[i] = clip(sum[i]);
+            sum[i] += from[i] * weight;
     }
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)clip(sum[i]);
+}
+
+static by_status blend_down(const axis *a, const by_image *m, by_image *to)
+{
+    int32_t *sum = base_alloc((size_t)m->width * (size_t)m->channels * sizeof *sum);
+    for (int y = 0; sum && y < to->height; y++)
+        blend_rows(a, m, y, sum, image_row(to, y));
     base_free(sum);
     return sum ? BY_OK : BY_ERR_MEMORY;
 }
@@ -191,7 +194,7 @@ static by_image *pass(const by_image *m, int length, by_filter filter, bool vert
     if (s == BY_OK && vertical)
         s = blend_down(&a, m, to);
     else if (s == BY_OK)
-        blend_across(&a, m, to);
+        s = blend_across(&a, m, to);
     axis_close(&a);
     if (s != BY_OK) {
         by_image_free(to);
