@@ -1,7 +1,8 @@
 /* enhance.c - see enhance.h: contrast, colours, sharpness. */
-#include "image/enhance.h"
-
 #include <math.h>
+
+#include "image/enhance.h"
+#include "image/lanes.h"
 
 static size_t pixels_of(const by_image *m)
 {
@@ -112,20 +113,33 @@ void image_solarize_add(by_image *m, int add)
 /* ---- blends ------------------------------------------------------------------------------------ */
 
 /* From a to b, in single precision and cut down to a whole number as Pillow's blend does. */
-static uint8_t blend(int a, int b, float factor)
+IMAGE_INLINE uint8_t blend(int a, int b, float factor)
 {
-    const float v = (float)a + factor * (float)(b - a);
-    return v <= 0 ? 0 : v >= 255 ? 255 : (uint8_t)v;
+    float v = (float)a + factor * (float)(b - a);
+    v = v > 0 ? v : 0;
+    v = v < 255 ? v : 255;
+    return (uint8_t)(int)v;
+}
+
+enum { BLOCK = 64 };
+
+/* Up to BLOCK pixels. */
+IMAGE_VECTORS
+static void saturate(uint8_t *p, int n, float factor)
+{
+    uint8_t grey[3 * BLOCK];
+    for (int i = 0; i < n; i++)
+        grey[3 * i] = grey[3 * i + 1] = grey[3 * i + 2] = image_luma(p + 3 * i);
+    for (int i = 0; i < 3 * n; i++)
+        p[i] = blend(grey[i], p[i], factor);
 }
 
 void image_saturation(by_image *m, double factor)
 {
     uint8_t *p = m->pixels;
-    for (size_t i = 0, n = pixels_of(m); m->channels == 3 && i < n; i++, p += 3) {
-        const int grey = image_luma(p);
-        for (int c = 0; c < 3; c++)
-            p[c] = blend(grey, p[c], (float)factor);
-    }
+    const size_t n = pixels_of(m);
+    for (size_t i = 0; m->channels == 3 && i < n; i += BLOCK)
+        saturate(p + 3 * i, (int)BY_MIN(n - i, BLOCK), (float)factor);
 }
 
 static void blend_with(by_image *m, int value, double factor)
@@ -151,6 +165,19 @@ void image_contrast(by_image *m, double factor)
     blend_with(m, (int)((double)sum / (double)n + 0.5), factor);
 }
 
+/* Samples of one row of `row`, whose neighbours are `channels` before and after them. */
+IMAGE_VECTORS
+static void sharpen(const uint8_t *restrict p, int row, int n, int channels, float factor,
+                    uint8_t *restrict out)
+{
+    const uint8_t *above = p - row, *below = p + row;
+    for (int i = 0; i < n; i++) {
+        const int sum = above[i - channels] + above[i] + above[i + channels] + p[i - channels] + 5 * p[i] +
+                        p[i + channels] + below[i - channels] + below[i] + below[i + channels];
+        out[i] = blend((2 * sum + 13) / 26, p[i], factor);
+    }
+}
+
 /* Blends with the mean of each pixel and its neighbours, in which the pixel itself counts five times. Pixels of the border stay. */
 by_status image_sharpness(by_image *m, double factor)
 {
@@ -160,12 +187,8 @@ by_status image_sharpness(by_image *m, double factor)
         return BY_ERR_MEMORY;
     memcpy(from, m->pixels, (size_t)row * (size_t)m->height);
     for (int y = 1; y + 1 < m->height; y++)
-        for (int i = channels; i + channels < row; i++) {
-            const uint8_t *p = from + (size_t)y * (size_t)row + i, *above = p - row, *below = p + row;
-            const int sum = above[-channels] + above[0] + above[channels] + p[-channels] + 5 * p[0] +
-                            p[channels] + below[-channels] + below[0] + below[channels];
-            image_row(m, y)[i] = blend((2 * sum + 13) / 26, p[0], (float)factor);
-        }
+        sharpen(from + (size_t)y * (size_t)row + channels, row, row - 2 * channels, channels, (float)factor,
+                image_row(m, y) + channels);
     base_free(from);
     return BY_OK;
 }

@@ -157,11 +157,6 @@ static void pixel_rgba(const by_image *m, size_t i, uint8_t out[4])
     }
 }
 
-uint8_t image_luma(const uint8_t *rgb)
-{
-    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
-}
-
 by_image *image_convert(by_image *m, by_pixels format)
 {
     if (format == BY_PIXELS_NATIVE || format == m->format)

@@ -39,11 +39,16 @@ int image_exif_orientation(const uint8_t *tiff, size_t size);
 /* Takes m over; returns it, or a copy in another format: RGB, RGBA or grey. NULL on failure. */
 by_image *image_convert(by_image *m, by_pixels format);
 
-uint8_t image_luma(const uint8_t *rgb); /* ITU-R 601-2 in 16-bit fixed point */
 int image_channels(by_pixels format);
 size_t image_sample_bytes(by_pixels format);
 /* BY_ERR_FORMAT for an empty picture or one of more pixels than allowed. */
 by_status image_check_size(int64_t width, int64_t height, int64_t max_pixels);
+/* ITU-R 601-2 in 16-bit fixed point. */
+static inline uint8_t image_luma(const uint8_t *rgb)
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+}
+
 static inline uint8_t *image_row(const by_image *m, int y)
 {
     return (uint8_t *)m->pixels +
