@@ -12,15 +12,20 @@
 
 enum { WIDTH = 23, HEIGHT = 17 };
 
-static by_image *picture(void)
+static by_image *sized(int width, int height)
 {
-    by_image *m = by_image_new(WIDTH, HEIGHT, BY_PIXELS_RGB);
+    by_image *m = by_image_new(width, height, BY_PIXELS_RGB);
     assert_non_null(m);
-    for (int y = 0; y < HEIGHT; y++)
-        for (int x = 0; x < WIDTH; x++)
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++)
             for (int c = 0; c < 3; c++)
                 image_row(m, y)[3 * x + c] = (uint8_t)((20 + 7 * x + 5 * y + 31 * c + x * y) % 200);
     return m;
+}
+
+static by_image *picture(void)
+{
+    return sized(WIDTH, HEIGHT);
 }
 
 static uint64_t fnv(const by_image *m)
@@ -116,6 +121,38 @@ static void test_operations(void **state)
                {"shear, bicubic", shear, 0xc6fb759ecc73cc01}};
     for (int i = 0; i < BY_COUNT(all); i++) {
         by_image *m = picture();
+        all[i].fn(m);
+        if (fnv(m) != all[i].sum)
+            fail_msg("%s: 0x%016llx", all[i].name, (unsigned long long)fnv(m));
+        by_image_free(m);
+    }
+}
+
+static void resize(by_image *m)
+{
+    by_image *to = by_image_resize(m, 101, 99, BY_FILTER_BICUBIC);
+    assert_non_null(to);
+    base_free(m->pixels);
+    *m = *to;
+    base_free(to);
+}
+
+/* Operations that take several pixels at a time, on pictures of more than one vector or block: again the sums of Pillow 13. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*fn)(by_image *m);
+        uint64_t sum;
+    } all[] = {{"saturation", saturation, 0x8793b5820704b4f2},
+               {"sharpness", sharpness, 0x0086f9239d0cc07d},
+               {"rotate, bilinear", rotate_bilinear, 0x9ab73010b4858b2d},
+               {"rotate, bicubic", rotate_bicubic, 0xeae2e1273f5d623c},
+               {"shear, bicubic", shear, 0x5cec443176e36210},
+               {"resize", resize, 0xa3555efc3e38ec6c}};
+    for (int i = 0; i < BY_COUNT(all); i++) {
+        by_image *m = sized(150, 70);
         all[i].fn(m);
         if (fnv(m) != all[i].sum)
             fail_msg("%s: 0x%016llx", all[i].name, (unsigned long long)fnv(m));
@@ -309,9 +346,9 @@ static void test_mix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations), cmocka_unit_test(test_parse),  cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_flips),      cmocka_unit_test(test_shifts), cmocka_unit_test(test_erase),
-        cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_operations), cmocka_unit_test(test_wide),  cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_keys),       cmocka_unit_test(test_flips), cmocka_unit_test(test_shifts),
+        cmocka_unit_test(test_erase),      cmocka_unit_test(test_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,6 +348,15 @@ static void test_rng_stream(void **state)
     assert_true(u == base_rng_uniform(&again) && z == base_rng_normal(&again));
     assert_true(saved.counter == 13 + 2 + 4);
 
+    for (size_t n = 0; n < 150; n++) { /* from every place in a block */
+        float values[150];
+        base_rng one = {.key = 42, .stream = 7, .counter = n}, all = one;
+        base_rng_normals(&all, values, n);
+        for (size_t i = 0; i < n; i++)
+            assert_true(values[i] == (float)base_rng_normal(&one));
+        assert_true(one.counter == all.counter);
+    }
+
     base_rng other = base_rng_make(42, 8), seed = base_rng_make(43, 7);
     r = base_rng_make(42, 7);
     uint64_t x = base_rng_u64(&r);

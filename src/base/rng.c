@@ -4,9 +4,10 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "base/vectors.h"
 
 /* The key and the two counter words are laid out low half first, as in the published test vectors. */
-base_philox base_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+BASE_INLINE base_philox philox(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32);
@@ -21,6 +22,11 @@ base_philox base_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_l
         k1 += 0xbb67ae85u;
     }
     return (base_philox){{c0, c1, c2, c3}};
+}
+
+base_philox base_philox_at(uint64_t key, uint64_t counter_hi, uint64_t counter_lo)
+{
+    return philox(key, counter_hi, counter_lo);
 }
 
 base_rng base_rng_make(uint64_t seed, uint64_t stream)
@@ -64,18 +70,26 @@ static uint64_t join(const uint32_t *v)
     return (uint64_t)v[1] << 32 | v[0];
 }
 
-/* A Philox block has the four words of a value, but a stream may begin in the middle of one. */
+/* The words of n blocks. */
+BASE_VECTORS
+static void fill_words(uint32_t *words, size_t n, uint64_t key, uint64_t stream, uint64_t first)
+{
+    for (size_t i = 0; i < n; i++) {
+        const base_philox p = philox(key, stream, first + i);
+        for (int k = 0; k < 4; k++)
+            words[4 * i + (size_t)k] = p.v[k];
+    }
+}
+
+/* A block has the four words of a value, but a stream may begin in the middle of one. */
 void base_rng_normals(base_rng *r, float *out, size_t n)
 {
     enum { VALUES = 64 };
     uint32_t words[4 * (VALUES + 1)];
     for (size_t at = 0; at < n; at += VALUES) {
         const size_t count = BY_MIN(n - at, VALUES);
-        for (size_t i = 0; i <= count; i++) {
-            const base_philox p = base_philox_at(r->key, r->stream, r->counter / 4 + i);
-            memcpy(words + 4 * i, p.v, sizeof p.v);
-        }
         const uint32_t *v = words + r->counter % 4;
+        fill_words(words, count + 1, r->key, r->stream, r->counter / 4);
         for (size_t i = 0; i < count; i++, v += 4)
             out[at + i] = (float)normal_of(join(v), join(v + 2));
         r->counter += 4 * count;

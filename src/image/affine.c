@@ -52,14 +52,14 @@ static int32_t *with_border(const by_image *m)
 }
 
 /* A cubic through b at 0 and c at 1; the caller has its differences. */
-IMAGE_INLINE double cubic(double b, double p2, double p3, double p4, double at)
+BASE_INLINE double cubic(double b, double p2, double p3, double p4, double at)
 {
     return b + at * (p2 + at * (p3 + at * p4));
 }
 
 /* One pixel, at (dx, dy) from the second of four in the second of four rows that begin at p. Differences of bytes are exact in integers,
  * which are faster. */
-IMAGE_INLINE void sample_bicubic(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
+BASE_INLINE void sample_bicubic(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
 {
     double v[4][LANES];
     for (int k = 0; k < 4; k++, p += row)
@@ -75,7 +75,7 @@ IMAGE_INLINE void sample_bicubic(const int32_t *p, size_t row, double dx, double
 }
 
 /* One pixel, at (dx, dy) from p. */
-IMAGE_INLINE void sample_bilinear(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
+BASE_INLINE void sample_bilinear(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
 {
     for (int c = 0; c < LANES; c++) {
         const double v = p[c] + (p[LANES + c] - p[c]) * dx;
@@ -90,7 +90,7 @@ typedef struct place {
     double dx, dy;
 } place;
 
-IMAGE_INLINE place find(const by_image *m, const double a[6], int x, int y)
+BASE_INLINE place find(const by_image *m, const double a[6], int x, int y)
 {
     const double at_x = a[0] * (x + 0.5) + a[1] * (y + 0.5) + a[2];
     const double at_y = a[3] * (x + 0.5) + a[4] * (y + 0.5) + a[5];
@@ -103,7 +103,7 @@ IMAGE_INLINE place find(const by_image *m, const double a[6], int x, int y)
 
 /* Pixels x to end - 1 of a row, at most BLOCK, from a copy with a border. All places are found first: the processor has more to do at a
  * time. */
-IMAGE_VECTORS
+BASE_VECTORS
 static void transform(const by_image *m, const int32_t *from, int x, int end, int y, const double a[6],
                       bool is_cubic, const uint8_t fill[3])
 {

@@ -113,7 +113,7 @@ void image_solarize_add(by_image *m, int add)
 /* ---- blends ------------------------------------------------------------------------------------ */
 
 /* From a to b, in single precision and cut down to a whole number as Pillow's blend does. */
-IMAGE_INLINE uint8_t blend(int a, int b, float factor)
+BASE_INLINE uint8_t blend(int a, int b, float factor)
 {
     float v = (float)a + factor * (float)(b - a);
     v = v > 0 ? v : 0;
@@ -124,7 +124,7 @@ IMAGE_INLINE uint8_t blend(int a, int b, float factor)
 enum { BLOCK = 64 };
 
 /* Up to BLOCK pixels. */
-IMAGE_VECTORS
+BASE_VECTORS
 static void saturate(uint8_t *p, int n, float factor)
 {
     uint8_t grey[3 * BLOCK];
@@ -166,7 +166,7 @@ void image_contrast(by_image *m, double factor)
 }
 
 /* Samples of one row of `row`, whose neighbours are `channels` before and after them. */
-IMAGE_VECTORS
+BASE_VECTORS
 static void sharpen(const uint8_t *restrict p, int row, int n, int channels, float factor,
                     uint8_t *restrict out)
 {

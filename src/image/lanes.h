@@ -1,24 +1,15 @@
-/* lanes.h - functions over pixels that use the vectors of the machine. */
+/* lanes.h - pixels as vectors. */
 #ifndef BY_IMAGE_LANES_H
 #define BY_IMAGE_LANES_H
 
 #include "base/base.h"
-
-/* The function is compiled for AVX2 besides, and the machine chooses. Both results are the same in every bit: there are no fused
- * multiplications. */
-#if defined(__x86_64__) && defined(__GLIBC__)
-#define IMAGE_VECTORS __attribute__((target_clones("avx2", "default")))
-#else
-#define IMAGE_VECTORS
-#endif
-/* What such functions call becomes a part of them. */
-#define IMAGE_INLINE static inline __attribute__((always_inline))
+#include "base/vectors.h"
 
 /* Pixels as numbers, IMAGE_LANES for each: its channels, and others without meaning. */
 enum { IMAGE_LANES = 4 };
 typedef int32_t image_pixel __attribute__((vector_size(IMAGE_LANES * sizeof(int32_t))));
 
-IMAGE_INLINE void image_widen_each(const uint8_t *from, int n, const int channels, int32_t *to)
+BASE_INLINE void image_widen_each(const uint8_t *from, int n, const int channels, int32_t *to)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < channels; c++)
@@ -33,7 +24,7 @@ static inline void image_widen(const uint8_t *from, int n, int channels, int32_t
         image_widen_each(from, n, channels, to);
 }
 
-IMAGE_INLINE void image_narrow_each(const int32_t *from, int n, const int channels, uint8_t *to)
+BASE_INLINE void image_narrow_each(const int32_t *from, int n, const int channels, uint8_t *to)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < channels; c++)

@@ -122,14 +122,14 @@ static by_status axis_open(axis *a, int from, int to, by_filter filter)
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
 /* Pillow shifts an arithmetic sum; a right shift of a negative number rounds down. */
-IMAGE_INLINE int32_t clip(int32_t sum)
+BASE_INLINE int32_t clip(int32_t sum)
 {
     const int32_t v = sum >> BITS;
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
 /* One row of a horizontal pass. */
-IMAGE_VECTORS
+BASE_VECTORS
 static void blend_row(const axis *a, const image_pixel *from, image_pixel *out)
 {
     for (int x = 0; x < a->to; x++) {
@@ -158,7 +158,7 @@ static by_status blend_across(const axis *a, const by_image *m, by_image *to)
 }
 
 /* Row y of a vertical pass adds up whole rows. */
-IMAGE_VECTORS
+BASE_VECTORS
 static void blend_rows(const axis *a, const by_image *m, int y, int32_t *restrict sum, uint8_t *restrict out)
 {
     const size_t n = (size_t)m->width * (size_t)m->channels;
