@@ -7,7 +7,8 @@
 
 /* Pixels as numbers, IMAGE_LANES for each: its channels, and others without meaning. */
 enum { IMAGE_LANES = 4 };
-typedef int32_t image_pixel __attribute__((vector_size(IMAGE_LANES * sizeof(int32_t))));
+typedef int32_t image_pixel
+    __attribute__((vector_size(IMAGE_LANES * sizeof(int32_t)), aligned(sizeof(int32_t)), may_alias));
 
 BASE_INLINE void image_widen_each(const uint8_t *from, int n, const int channels, int32_t *to)
 {
