@@ -40,6 +40,7 @@ typedef struct cuda_uploads {
     cudaEvent_t read[2]; /* recorded after the copy out of each */
     void *landing;       /* device memory where such a copy arrives */
     size_t landing_bytes;
+    size_t refused;             /* bytes that there was no room for; the smallest such request */
     cudaEvent_t arrived, taken; /* it is complete; it was copied to its place */
 } cuda_uploads;
 

@@ -1,16 +1,16 @@
-/* upload.cu - copies from the host to the GPU. Small ones go through pinned memory on the stream of the programs. A large one beside
- * a running program would wait there for the pinned memory, and the GPU then for the host; it takes a stream of its own, arrives in memory
- * of its own, and is copied to its place when the programs before it have ended. */
+/* upload.cu - copies from the host to the GPU. Small copies go through pinned memory on the stream of the programs. A large copy there
+ * would make the host wait for the running program, and the GPU then for the host. It uses a stream and device memory of its own, and
+ * the stream of the programs then moves it into place. */
 #include <string.h>
 
 #include "cuda/cuda.h"
 
-enum { STAGING = 32 << 20, HALF = STAGING / 2, ALIGN = 256 };
 #ifdef BY_CUDA_EMULATE
-enum { LARGE = 1 << 12 };
+enum { STAGING = 1 << 14 }; /* several parts for tensors of tests */
 #else
-enum { LARGE = HALF };
+enum { STAGING = 32 << 20 };
 #endif
+enum { HALF = STAGING / 2, ALIGN = 256, LARGE = HALF, LARGEST = 256 << 20 };
 
 static by_status make_event(cudaEvent_t *event)
 {
@@ -91,22 +91,30 @@ static by_status make_stream(cuda_uploads *u)
     return cuda_check(cudaStreamCreate(&u->stream), "copying to the GPU");
 }
 
-/* Whether there is room for `bytes` to arrive. */
-static bool make_landing(cuda_context *c, size_t bytes)
+/* Room for `bytes` to arrive; *there is false where the GPU has none. */
+static by_status make_landing(cuda_context *c, size_t bytes, bool *there)
 {
     cuda_uploads *u = &c->uploads;
-    if (bytes <= u->landing_bytes)
-        return true;
-    cudaStreamSynchronize(c->stream); /* which may still read what is there */
-    cudaFree(u->landing);
-    u->landing = NULL;
-    u->landing_bytes = 0;
-    if (cudaMalloc(&u->landing, bytes) != cudaSuccess) {
+    void *larger = NULL;
+    *there = bytes <= u->landing_bytes;
+    if (*there || (u->refused && bytes >= u->refused))
+        return BY_OK;
+    if (cudaMalloc(&larger, bytes) != cudaSuccess) {
         (void)cudaGetLastError();
-        return false;
+        u->refused = bytes;
+        return BY_OK;
     }
+    by_status s =
+        cuda_check(cudaStreamSynchronize(c->stream), "copying to the GPU"); /* it may read the old one */
+    if (s != BY_OK) {
+        cudaFree(larger);
+        return s;
+    }
+    cudaFree(u->landing);
+    u->landing = larger;
     u->landing_bytes = bytes;
-    return true;
+    *there = true;
+    return BY_OK;
 }
 
 static by_status upload_large(cuda_context *c, char *to, const char *from, size_t bytes)
@@ -133,9 +141,11 @@ static by_status upload_large(cuda_context *c, char *to, const char *from, size_
 by_status cuda_upload(by_device *d, void *to, const void *from, size_t bytes)
 {
     cuda_context *c = (cuda_context *)d->impl;
-    if (!c->busy || bytes < LARGE)
-        return upload_small(c, (char *)to, (const char *)from, bytes);
-    BY_TRY(make_stream(&c->uploads));
-    return make_landing(c, bytes) ? upload_large(c, (char *)to, (const char *)from, bytes)
-                                  : upload_small(c, (char *)to, (const char *)from, bytes);
+    bool there = false;
+    if (c->busy && bytes >= LARGE && bytes <= LARGEST) {
+        BY_TRY(make_stream(&c->uploads));
+        BY_TRY(make_landing(c, bytes, &there));
+    }
+    return there ? upload_large(c, (char *)to, (const char *)from, bytes)
+                 : upload_small(c, (char *)to, (const char *)from, bytes);
 }

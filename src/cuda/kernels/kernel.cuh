@@ -166,7 +166,8 @@ static __device__ __forceinline__ float block_max(float x, float *space)
 }
 
 /* See cuda_launch_early(). Code after wait_for_previous() sees everything that earlier kernels have written.
- * After let_next_start() the next kernel may start, up to its own wait. */
+ * After let_next_start() the next kernel may start, up to its own wait. A kernel that writes parameters
+ * never calls it: products read weights before they wait. */
 static __device__ __forceinline__ void wait_for_previous()
 {
 #if !defined(BY_CUDA_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -247,8 +247,8 @@ static bool try_fp8(cuda_context *c, linear_plan *plan, const by_tensor *left, c
     return plan->lt != NULL;
 }
 
-/* Whether no kernel of the program writes to it. Our products of few rows read weights and biases before the kernel before them has
- * ended. */
+/* Our products of few rows read weights and biases before the kernel before them has ended. Whether no kernel that lets the next one
+ * start early writes to this one: parameters are written by optimisers alone, which do not, and inputs by copies. */
 static bool is_ready(const by_tensor *t)
 {
     return !t || t->root->place == GR_PLACE_PARAM || t->root->place == GR_PLACE_INPUT;
