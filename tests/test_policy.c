@@ -232,6 +232,7 @@ static void test_hostile_commands(void **state)
                  {"sleep 1000 & sleep 1000", "no line within 0.2 s"},
                  {"exit 3", "ended with status 3"},
                  {"kill -9 $$", "ended by signal 9"},
+                 {"exec 1>&-; sleep 1000", "closed its output"},
                  {"no-such-command-anywhere 2>/dev/null", "ended with status 127"},
                  {LOOP "echo abc; done", "no number but \"abc\""},
                  {LOOP "echo nan; done", "no number but \"nan\""},

@@ -3,7 +3,7 @@
  * number of times. Every process has a group of its own, so that what a shell has started ends with it.
  *
  * The leader of a group is a guard: a shell that waits for the end of a pipe whose other end this program alone holds, and then kills
- * the group. So nothing is left of a command when this program ends, however it ends. A process that is being started holds the other
+ * the group. So whatever stays in the group ends with this program, however that ends. A process that is being started holds the other
  * end too until it is in the group and runs the shell: the guard never kills too early to catch it. */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +76,13 @@ static void pause_ms(int ms)
 static by_status open_pipe(int ends[2])
 {
     int low[2];
-    if (pipe(low) != 0)
+#ifdef __linux__
+    const int made =
+        pipe2(low, O_CLOEXEC); /* another thread may start a program before the copies are made */
+#else
+    const int made = pipe(low);
+#endif
+    if (made != 0)
         return base_fail(BY_ERR_IO, "a pipe to a reward command: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {
         ends[i] = fcntl(low[i], F_DUPFD_CLOEXEC, 3);
@@ -191,7 +197,8 @@ static by_status start(pool *p, worker *w)
     return s;
 }
 
-/* Ends a process and all that it has started. A process gets `patience` ms to end by itself. Returns its status. */
+/* Ends a process and all that it has started. A process gets `patience` ms to end by itself. Returns its status; -1: it was killed
+ * here. */
 static int stop(worker *w, int patience)
 {
     int status = 0;
@@ -207,7 +214,7 @@ static int stop(worker *w, int patience)
         wait_until_ended(w->pid, &status);
     close(w->out);
     w->pid = 0;
-    return status;
+    return ended == 0 ? -1 : status;
 }
 
 /* write() that raises no SIGPIPE in a program that has not asked for it. */
@@ -272,11 +279,13 @@ static by_status ended(pool *p, worker *w)
 {
     char reason[REASON];
     const int status = stop(w, PATIENCE_MS);
-    if (w->served && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !w->got) {
+    if (status != -1 && w->served && WIFEXITED(status) && WEXITSTATUS(status) == 0 && !w->got) {
         p->queue[p->waiting++] = w->item;
         return BY_OK;
     }
-    if (WIFSIGNALED(status))
+    if (status == -1)
+        base_format(reason, sizeof reason, "it closed its output");
+    else if (WIFSIGNALED(status))
         base_format(reason, sizeof reason, "it was ended by signal %d", WTERMSIG(status));
     else
         base_format(reason, sizeof reason, "it ended with status %d", WEXITSTATUS(status));
