@@ -290,8 +290,10 @@ static void test_draw(void **state)
     assert_int_equal(by_write(p, at, temperature, ROWS * sizeof *temperature), BY_OK);
     assert_int_equal(by_run(p), BY_OK);
     assert_int_equal(by_read(p, out, y, ROWS * sizeof *y), BY_OK);
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < ROWS; r++) {
+        assert_in_range(y[r], 0, COLS - 1);
         count[y[r]]++;
+    }
     for (int c = 0; c < COLS; c++) {
         const double share = weight[c] / total;
         assert_true(fabs(count[c] - share * ROWS) <= 4 * sqrt(share * (1 - share) * ROWS));

@@ -318,7 +318,8 @@ typedef struct by_generate_spec {
     void (*explain)(void *user, const by_explanation *why);
     void *user;
     /* token() need not know log-probabilities, and gets NaN. Greedy text, and text drawn with a temperature alone, is then
-     * chosen on a GPU, several tokens between two calls. The same holds when there is no token(). */
+     * chosen on a GPU, several tokens between two calls. The same holds when there is no token(). A draw within rounding of the
+     * border between two tokens may then fall the other way. */
     bool no_logprobs;
 } by_generate_spec;
 

@@ -135,7 +135,9 @@ base_rng base_rng_make(uint64_t seed, uint64_t stream);
 uint32_t base_rng_u32(base_rng *r);
 uint64_t base_rng_u64(base_rng *r);
 double base_rng_uniform(base_rng *r); /* [0, 1), 53 bits */
-double base_rng_normal(base_rng *r);  /* Box-Muller, one value per call, two u64 consumed */
+/* The one after `place` others. */
+double base_uniform_at(uint64_t seed, uint64_t stream, uint64_t place);
+double base_rng_normal(base_rng *r); /* Box-Muller, one value per call, two u64 consumed */
 void base_rng_normals(base_rng *r, float *out, size_t n); /* the next n of base_rng_normal, faster */
 uint64_t base_rng_below(base_rng *r, uint64_t n);         /* unbiased, [0, n); n = 0 gives 0 */
 

@@ -59,6 +59,13 @@ static double normal_of(uint64_t a, uint64_t b)
     return sqrt(-2 * log(u)) * cos(angle);
 }
 
+double base_uniform_at(uint64_t seed, uint64_t stream, uint64_t place)
+{
+    base_rng r = base_rng_make(seed, stream);
+    r.counter = 2 * place;
+    return base_rng_uniform(&r);
+}
+
 double base_rng_normal(base_rng *r)
 {
     uint64_t a = base_rng_u64(r), b = base_rng_u64(r);

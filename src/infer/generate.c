@@ -320,13 +320,20 @@ static by_status advance_all(run *r, int *going)
 
 /* ---- on the device --------------------------------------------------------------------------- */
 
+/* The device divides by a temperature in f32. */
+static bool draws_plainly(const run *r)
+{
+    const float temperature = (float)r->spec->sampling.temperature;
+    return !r->generator->whole && !gen_is_filtered(&r->spec->sampling) && temperature > 0 &&
+           isfinite(temperature);
+}
+
 /* Nothing but the likeliest token is asked for, or one drawn with a temperature alone: the host need not see logits. */
 static bool is_plain(const run *r)
 {
     const by_generate_spec *spec = r->spec;
     return (spec->no_logprobs || !spec->token) && !spec->explain && !spec->cache.size && !spec->ngram.model &&
-           !gen_is_constrained(&spec->sampling) &&
-           (spec->sampling.temperature == 0 || (!r->generator->whole && !gen_is_filtered(&spec->sampling)));
+           !gen_is_constrained(&spec->sampling) && (spec->sampling.temperature == 0 || draws_plainly(r));
 }
 
 /* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */

@@ -1,5 +1,7 @@
 /* generator_loop.c - decoding on the device: a step ends where the next begins, so that many of them run
  * without the host, which looks at what was written afterwards. The next token is the likeliest, or drawn. */
+#include <math.h>
+
 #include "infer/generator.h"
 
 enum { RUN = 32 }; /* steps without a look at them */
@@ -187,7 +189,8 @@ by_status by_generator_draw(by_generator *g, const int32_t *tokens, const bool *
     if (g->whole)
         return base_fail(BY_ERR_UNSUPPORTED, "the model has no decoding step that draws");
     for (int b = 0; b < g->batch; b++)
-        if (active[b] && !(draws[b].temperature > 0 && draws[b].place >= 0))
-            return base_fail(BY_ERR_ARGUMENT, "row %d: a draw needs a positive temperature and a place", b);
+        if (active[b] && !(draws[b].temperature > 0 && isfinite(draws[b].temperature) && draws[b].place >= 0))
+            return base_fail(BY_ERR_ARGUMENT,
+                             "row %d: a draw needs a finite positive temperature and a place", b);
     return run_steps(g, tokens, active, draws, steps, out);
 }

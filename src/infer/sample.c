@@ -386,14 +386,6 @@ static by_status log_sum(const gen_sampler *s, const float *row, bool any, doubl
     return BY_OK;
 }
 
-/* The only random number of a token: a function of seed, sample and place, whatever was drawn before. */
-static double uniform_at(uint64_t seed, uint64_t sample, int place)
-{
-    base_rng r = base_rng_make(seed, sample);
-    r.counter = 2 * (uint64_t)place;
-    return base_rng_uniform(&r);
-}
-
 /* Follow the tokens that are likeliest under the model. */
 static void track_likeliest(gen_tracking *t, const gen_sampler *s, const float *logits, double lse)
 {
@@ -451,7 +443,8 @@ by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_a
     if (spec->temperature > 0) {
         if (highest(s, s->row) == -INFINITY)
             return gen_fail_no_token(spec);
-        u = uniform_at(spec->seed, at->sample, at->count - at->prompt);
+        u = base_uniform_at(spec->seed, at->sample,
+                            (uint64_t)(at->count - at->prompt)); /* the only one of a token */
         gen_filter(s, spec, at, &x, t);
         *token = gen_sample_draw(s, s->row, u);
     } else {

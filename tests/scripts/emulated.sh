@@ -57,6 +57,16 @@ same_text() { cmp <(text "$1" cpu) <(text "$1" cuda) && [ "$(text "$1" cuda | wc
 check "a run on the CPU" train learnt 300 --device cpu
 check "greedy text" same_text "static int"
 check "greedy text of a prompt of one byte" same_text "/"
+# The GPU draws with a temperature alone, and the host behind a filter that drops nothing.
+drawn() { # DEVICE SEED [MIN_P]
+    "$program" generate learnt "static int" --device "$1" --temp 0.8 --top-k 0 --top-p 1 --min-p "${3:-0}" --seed "$2" -n 30 --threads 1
+}
+same_draws() { cmp <(drawn cpu "$1") <(drawn cuda "$1") && cmp <(drawn cuda "$1" 1e-30) <(drawn cuda "$1"); }
+for seed in 1 2 3; do
+    check "text drawn on the GPU, seed $seed" same_draws $seed
+done
+differ() { ! cmp -s <(drawn cuda 1) <(drawn cuda 2); }
+check "seeds differ" differ
 beams() { "$program" generate learnt "static int" --device "$1" --beams 3 --return 3 --no-repeat-ngram 4 -n 12 --threads 1; }
 same_beams() { cmp <(beams cpu | sed 's/score.*//') <(beams cuda | sed 's/score.*//') && [ "$(beams cuda | wc -c)" -ge 60 ]; }
 check "the texts of a beam search" same_beams

@@ -8,10 +8,7 @@ static double next_uniform(int32_t *draws)
 {
     const uint64_t seed = (uint64_t)(uint32_t)draws[1] << 32 | (uint32_t)draws[0];
     const uint64_t stream = (uint64_t)(uint32_t)draws[3] << 32 | (uint32_t)draws[2];
-    const uint32_t place = (uint32_t)draws[4]++;
-    const base_philox p = base_philox_at(seed, stream, place / 2);
-    const uint32_t *word = p.v + place % 2 * 2;
-    return (double)(((uint64_t)word[1] << 32 | word[0]) >> 11) * 0x1p-53;
+    return base_uniform_at(seed, stream, (uint32_t)draws[4]++);
 }
 
 #define BY_TEMPLATE "cpu/kernels/draw.c"
