@@ -114,7 +114,7 @@ static bool write(cJSON *json, const void *config)
 
 cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder, const char *family)
 {
-    cJSON *json = cJSON_CreateObject(), *part = cJSON_Duplicate(decoder, true);
+    cJSON *json = cJSON_CreateObject(), *part = json ? cJSON_Duplicate(decoder, true) : NULL;
     if (json && base_json_put(json, "decoder", part) &&
         base_json_put(json, "model_type", cJSON_CreateString("vision-encoder-decoder")) &&
         base_json_put(json, "is_encoder_decoder", cJSON_CreateTrue()) &&
