@@ -65,7 +65,7 @@ family() {
     train "$name-again" 12 --model "$name" --context 1024 --seq 256 "$@"
     check "$name: a resumed run ends with the same bytes" same "$name" "$name-again"
     check "$name: classification of long texts" learns "$name" "${class}ForSequenceClassification" "$tmp/labels.tsv" classify \
-        '"accuracy":1' --batch-size 4 --epochs 8 --max-length 1024
+        '"accuracy":1' --batch-size 4 --epochs 16 --max-length 1024
     run classify "$tmp/$name-classify" "$long$good" --threads 1
     check "$name: classify" works good
     check "$name: tags" learns "$name" "${class}ForTokenClassification" "$tmp/tags.conll" tag '"f1":1' --batch-size 8 --epochs 12
