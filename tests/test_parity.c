@@ -354,6 +354,14 @@ static void test_recurrent(void **state)
     }
 }
 
+/* Losses of numbers: smoothed labels, distillation, DPO, PPO. */
+static void test_losses(void **state)
+{
+    (void)state;
+    expect_equal("losses", BY_F32);
+    expect_equal("losses", BY_F64);
+}
+
 /* Losses of preferences, policies and students: per row, with what is watched, and every gradient. */
 static void test_alignment(void **state)
 {
@@ -771,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_encoder_decoders),
         cmocka_unit_test(test_adapters),
         cmocka_unit_test(test_recurrent),
+        cmocka_unit_test(test_losses),
         cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_not_run),

@@ -1,4 +1,4 @@
-/* align_advantages.c - advantages of answers and of tokens, and what is watched while a policy learns (banyan/align.h). Sums are in
+/* advantages.c - advantages of answers and of tokens, and what is watched while a policy learns (banyan/align.h). Sums are in
  * double. */
 #include <math.h>
 

@@ -1,6 +1,7 @@
-/* align_policy.c - losses of policy gradients with clipped ratios: PPO, GRPO and its variants, RLOO; the critic of PPO
+/* policy.c - losses of policy gradients with clipped ratios: PPO, GRPO and its variants, RLOO; the critic of PPO
  * (banyan/align.h). */
 #include "base/base.h"
+#include "align/losses.h"
 #include "align/terms.h"
 
 /* (B) as (B, 1), so that it repeats along the tokens. */
@@ -9,8 +10,7 @@ static by_tensor *column(by_graph *g, by_tensor *x)
     return by_reshape(g, x, 2, (int64_t[]){by_dim(x, 0), 1});
 }
 
-/* -min(ratio A, clip(ratio) A) */
-static by_tensor *clipped(by_graph *g, const by_policy_spec *s, by_tensor *ratio, by_tensor *advantages)
+by_tensor *train_clipped_losses(by_graph *g, const by_policy_spec *s, by_tensor *ratio, by_tensor *advantages)
 {
     by_tensor *near =
         by_clamp(g, ratio, 1 - train_or(s->epsilon_low, 0.2), 1 + train_or(s->epsilon_high, 0.2));
@@ -51,13 +51,13 @@ by_tensor *by_policy_loss(void *user, by_graph *g, by_model_io *io)
     by_tensor *log_ratio = by_mul(g, by_sub(g, a.logps, old), a.mask);
     if (s->whole_sequence) {
         by_tensor *ratio = by_activation(g, by_sum(g, log_ratio, 1), BY_EXP); /* (B) */
-        return by_mean(g, clipped(g, s, ratio, advantages), 0);
+        return by_mean(g, train_clipped_losses(g, s, ratio, advantages), 0);
     }
     if (s->by_sequence)
         log_ratio = column(g, by_div(g, by_sum(g, log_ratio, 1), train_answer_lengths(g, &a)));
     if (by_rank(advantages) == 1)
         advantages = column(g, advantages);
-    by_tensor *terms = clipped(g, s, by_activation(g, log_ratio, BY_EXP), advantages);
+    by_tensor *terms = train_clipped_losses(g, s, by_activation(g, log_ratio, BY_EXP), advantages);
     if (s->beta != 0)
         terms = by_add(g, by_scale(g, divergence(g, io, &a), s->beta), terms);
     return average(g, s, &a, terms);

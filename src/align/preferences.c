@@ -1,8 +1,9 @@
-/* align_preferences.c - losses of preferences: DPO and its variants, KTO, CPO, SimPO, ORPO, reward models (banyan/align.h). */
+/* preferences.c - losses of preferences: DPO and its variants, KTO, CPO, SimPO, ORPO, reward models (banyan/align.h). */
 #include <math.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "align/losses.h"
 #include "align/terms.h"
 
 static const char *const dpo_names[BY_DPO_KINDS] = {
@@ -87,12 +88,7 @@ static by_tensor *exo(by_graph *g, by_tensor *d, double beta, double e)
     return by_add(g, by_mul(g, sigmoid(g, d, beta), win), by_mul(g, sigmoid(g, d, -beta), lose));
 }
 
-/* Differences of policy and reference, of chosen (w) and rejected (l) answers, and of their means over tokens. */
-typedef struct ratios {
-    by_tensor *w, *l, *d, *mean_d;
-} ratios;
-
-static by_tensor *dpo_losses(by_graph *g, const by_dpo_spec *s, const ratios *r)
+by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratios *r)
 {
     const double beta = train_or(s->beta, 0.1), e = s->label_smoothing;
     switch (s->kind) {
@@ -136,7 +132,7 @@ by_tensor *by_dpo_loss(void *user, by_graph *g, by_model_io *io)
     by_tensor *logps = train_answer_sums(g, &a, a.logps), *lengths = train_answer_lengths(g, &a);
     by_tensor *ratio = by_sub(g, logps, train_array(g, io, "ref_logps", logps));
     by_tensor *means = by_div(g, ratio, lengths);
-    ratios r = {.w = chosen(g, ratio), .l = rejected(g, ratio)};
+    train_ratios r = {.w = chosen(g, ratio), .l = rejected(g, ratio)};
     r.d = by_sub(g, r.w, r.l);
     r.mean_d = by_sub(g, chosen(g, means), rejected(g, means));
     train_keep(g, io, "rewards", by_scale(g, ratio, train_or(s->beta, 0.1)));
@@ -145,7 +141,7 @@ by_tensor *by_dpo_loss(void *user, by_graph *g, by_model_io *io)
         train_keep(g, io, "losses", by_scale(g, by_div(g, w, n), -1));
         return by_scale(g, by_div(g, train_total(g, w), train_total(g, n)), -1);
     }
-    by_tensor *losses = dpo_losses(g, s, &r);
+    by_tensor *losses = train_dpo_losses(g, s, &r);
     train_keep(g, io, "losses", losses);
     return by_mean(g, losses, 0);
 }

@@ -124,12 +124,19 @@ by_status verify_trained(verify_case *c, const by_weight *e);
 
 /* ---- cases that are a computation and not a model (check_graph.c) ------------------------------ */
 
+typedef struct verify_operand {
+    int parameter;
+    const by_weight *value;
+} verify_operand;
+
 typedef struct verify_graph {
     by_params *params;   /* the float inputs, and weights */
     by_weights *weights; /* where those are; NULL: there are none */
     by_graph *graph;     /* until it is compiled */
     by_program *program;
     by_tensor *loss;
+    verify_operand operands[16];
+    int n_operands;
     const char *names[16]; /* of the outputs */
     by_tensor *outputs[16];
     int n_outputs;
@@ -138,9 +145,11 @@ by_status verify_graph_open(verify_case *c, verify_graph *v);
 void verify_graph_close(verify_graph *v);
 /* The float tensor input.NAME of the reference, as a leaf with a gradient. */
 by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *name);
+/* The same as another leaf: its gradient is compared with grad.LEAF. */
+by_tensor *verify_graph_operand_as(verify_case *c, verify_graph *v, const char *name, const char *leaf);
 /* What is compared with output.NAME. */
 void verify_graph_output(verify_graph *v, const char *name, by_tensor *t);
-by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss);
+by_status verify_graph_compile(verify_graph *v, by_tensor *loss);
 /* Runs the program and compares every output.* and grad.* of the reference: grad.NAME is that of the weight NAME, or of the
  * input of that name. */
 by_status verify_graph_compare(verify_case *c, verify_graph *v);
@@ -150,6 +159,7 @@ by_status verify_chat(verify_case *c);             /* check_chat.c: no model, no
 by_status verify_continuous_cache(verify_case *c); /* check_cache.c */
 by_status verify_recurrent(verify_case *c);        /* check_recurrent.c */
 by_status verify_additive_attention(verify_case *c);
+by_status verify_losses(verify_case *c);    /* check_losses.c */
 by_status verify_alignment(verify_case *c); /* check_align.c: losses of preferences, policies, students */
 by_status verify_tune(verify_case *c);      /* check_tune.c: a model and an adapter */
 by_status verify_images(verify_case *c);    /* check_images.c: no model */

@@ -80,7 +80,7 @@ static by_status build(verify_case *c, cache_case *k)
     verify_graph_output(v, "log_probs", log_probs);
     verify_graph_output(v, "token_losses", losses);
     verify_graph_output(v, "loss", loss);
-    return verify_graph_compile(c, v, loss);
+    return verify_graph_compile(v, loss);
 }
 
 static by_status run(verify_case *c, cache_case *k)

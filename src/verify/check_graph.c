@@ -16,12 +16,23 @@ void verify_graph_close(verify_graph *v)
     by_params_free(v->params);
 }
 
-by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *name)
+by_tensor *verify_graph_operand_as(verify_case *c, verify_graph *v, const char *name, const char *leaf)
 {
     const by_weight *e = verify_find(c, "input.", name);
     if (!e || !by_dtype_is_float(e->dtype))
         return by_graph_fail(v->graph, "the reference has no floats input.%s", name);
-    return by_param(v->graph, e->name, e->rank, e->dim, (by_init){BY_INIT_ZERO, 0});
+    by_tensor *t = by_param(v->graph, leaf, e->rank, e->dim, (by_init){BY_INIT_ZERO, 0});
+    if (v->n_operands == BY_COUNT(v->operands))
+        return by_graph_fail(v->graph, "more than %d operands", BY_COUNT(v->operands));
+    v->operands[v->n_operands++] = (verify_operand){by_params_find(v->params, leaf), e};
+    return t;
+}
+
+by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *name)
+{
+    char leaf[128];
+    base_format(leaf, sizeof leaf, "input.%s", name);
+    return verify_graph_operand_as(c, v, name, leaf);
 }
 
 void verify_graph_output(verify_graph *v, const char *name, by_tensor *t)
@@ -34,15 +45,22 @@ void verify_graph_output(verify_graph *v, const char *name, by_tensor *t)
     v->outputs[v->n_outputs++] = by_output(v->graph, name, t);
 }
 
-static by_status set_operands(verify_case *c, verify_graph *v)
+/* The recorded values of a parameter: an operand's, or a weight's. NULL if there are none. */
+static const by_weight *value_of(const verify_graph *v, int parameter)
+{
+    for (int k = 0; k < v->n_operands; k++)
+        if (v->operands[k].parameter == parameter)
+            return v->operands[k].value;
+    return v->weights ? by_weights_find(v->weights, by_params_name(v->params, parameter)) : NULL;
+}
+
+static by_status set_operands(verify_graph *v)
 {
     for (int i = 0; i < by_params_count(v->params); i++) {
-        const char *name = by_params_name(v->params, i);
-        const by_weight *e = by_weights_find(c->reference, name);
-        if (!e && v->weights)
-            e = by_weights_find(v->weights, name);
+        const by_weight *e = value_of(v, i);
         if (!e || verify_elements(e) != verify_parameter_size(v->params, i))
-            return base_fail(BY_ERR_FORMAT, "there is no weight %s, or it has another shape", name);
+            return base_fail(BY_ERR_FORMAT, "there is no weight %s, or it has another shape",
+                             by_params_name(v->params, i));
         float *values = verify_values(e, BY_F32);
         by_status s = values ? by_params_set(v->params, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
         base_free(values);
@@ -51,11 +69,11 @@ static by_status set_operands(verify_case *c, verify_graph *v)
     return BY_OK;
 }
 
-by_status verify_graph_compile(verify_case *c, verify_graph *v, by_tensor *loss)
+by_status verify_graph_compile(verify_graph *v, by_tensor *loss)
 {
     BY_TRY(by_graph_status(v->graph));
     BY_TRY(by_params_freeze(v->params, true));
-    BY_TRY(set_operands(c, v));
+    BY_TRY(set_operands(v));
     v->loss = loss;
     v->program = by_compile(v->graph, &(by_compile_spec){.loss = loss, .grads = BY_GRAD_STORE});
     v->graph = NULL; /* the program has taken it over */

@@ -156,6 +156,7 @@ static const struct {
     {"LSTM", verify_recurrent},
     {"GRU", verify_recurrent},
     {"additive attention", verify_additive_attention},
+    {"losses", verify_losses},
 };
 
 static by_status run_case(verify_case *c)

@@ -19,7 +19,7 @@ verify() { # CASE TYPE [NOTE]
         echo "not run emulated $1 $2: $BANYAN_SHARED/parity/$1 is not there"
     fi
 }
-for case in gpt2-lm gpt2-classify gpt-lm gptj-lm reformer-lm reformer-local-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation imagegpt image-transformer-1d image-transformer-2d image-transformer-dmol vit-classify deit-classify tune-gpt2-lora tune-gpt2-dora tune-llama-embed tune-bert-bias tune-t5-lora align-dpo align-kto align-orpo-cpo align-reward align-grpo align-rloo align-ppo align-distil clip vit-gpt2-caption recurrent-rnn recurrent-lstm recurrent-gru attention-additive; do
+for case in gpt2-lm gpt2-classify gpt-lm gptj-lm reformer-lm reformer-local-lm transfo-xl-plain transfo-xl-memory transfo-xl-adaptive train-gpt2 linformer-mlm-headwise continuous-cache longformer-mlm bigbird-mlm xlnet-classify xlnet-memory xlnet-permutation imagegpt image-transformer-1d image-transformer-2d image-transformer-dmol vit-classify deit-classify tune-gpt2-lora tune-gpt2-dora tune-llama-embed tune-bert-bias tune-t5-lora align-dpo align-kto align-orpo-cpo align-reward align-grpo align-rloo align-ppo align-distil clip vit-gpt2-caption recurrent-rnn recurrent-lstm recurrent-gru attention-additive losses; do
     verify $case f32
 done
 # The term by distance of a few queries at a time, as for long texts.
