@@ -124,6 +124,8 @@ static void test_own_cases(void **state)
                                         "tune-t5-ia3",
                                         "tune-gpt2-prefix",
                                         "tune-llama-prefix",
+                                        "tune-gpt2-prompt",
+                                        "tune-llama-prompt",
                                         "tune-llama-ia3"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);

@@ -5,8 +5,8 @@ Needs torch, transformers and peft; banyan does not. Two directions:
 
   read   PEFT makes an adapter with random values; outputs, gradients and merged weights are recorded as a case of
          `banyan verify` (kind "tune").
-  write  `banyan finetune --lora`, `--ia3` or `--prefix-tuning` trains an adapter; PEFT opens it. Its logits must equal those
-         that transformers computes with the model that `banyan convert --merge` writes; with a prefix, which cannot be
+  write  `banyan finetune --lora`, `--ia3`, `--prefix-tuning` or `--prompt-tuning` trains an adapter; PEFT opens it. Its logits must equal those
+         that transformers computes with the model that `banyan convert --merge` writes; with a prefix or a prompt, which cannot be
          merged, the perplexity must be that of `banyan eval`.
 
     tools/compare_peft.py build/banyan [NAME...]
@@ -23,7 +23,7 @@ import zlib
 
 import torch
 import transformers as t
-from peft import IA3Config, LoraConfig, PeftModel, PrefixTuningConfig, TaskType, get_peft_model
+from peft import IA3Config, LoraConfig, PeftModel, PrefixTuningConfig, PromptTuningConfig, TaskType, get_peft_model
 from peft.utils.save_and_load import get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
@@ -184,6 +184,15 @@ PREFIX = {
                                                              encoder_hidden_size=8)),
 }
 
+PROMPT = {
+    "prompt-gpt2": (t.GPT2LMHeadModel, GPT2, dict(num_virtual_tokens=5)),
+    "prompt-llama": (t.LlamaForCausalLM, LLAMA, dict(num_virtual_tokens=4)),
+    "prompt-gptj": (t.GPTJForCausalLM, PREFIX["prefix-gptj"][1], dict(num_virtual_tokens=6)),
+    "prompt-openai-gpt": (t.OpenAIGPTLMHeadModel, t.OpenAIGPTConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4,
+                                                                    n_positions=32), dict(num_virtual_tokens=2)),
+}
+BEFORE = PREFIX | PROMPT
+
 # Merging would change a table that the head is tied to; PEFT cannot put a head of several layers back.
 UNMERGED = ("ia3-llama-head", "ia3-roberta-classify")
 
@@ -191,6 +200,8 @@ UNMERGED = ("ia3-llama-head", "ia3-roberta-classify")
 def adapted(name, model):
     if name in READ:
         return get_peft_model(model, LoraConfig(r=3, lora_alpha=5, **READ[name][2])).eval()
+    if name in PROMPT:
+        return get_peft_model(model, PromptTuningConfig(task_type=TaskType.CAUSAL_LM, **PROMPT[name][2])).eval()
     if name in PREFIX:
         return get_peft_model(model, PrefixTuningConfig(task_type=TaskType.CAUSAL_LM, **PREFIX[name][2])).eval()
     return get_peft_model(model, IA3Config(**IA3[name][2])).eval()
@@ -199,7 +210,7 @@ def adapted(name, model):
 # Under the names of the adapter's file. A projection is not in the file, but what it makes.
 def gradients(name, peft):
     grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in peft.named_parameters()}
-    if name not in PREFIX:
+    if name not in BEFORE:
         return get_peft_model_state_dict(peft, state_dict=grads, save_embedding_layers=False)
     return {} if "projection" in name else {"prompt_embeddings": grads["prompt_encoder.default.embedding.weight"]}
 
@@ -215,7 +226,7 @@ def merged_weights(peft, out):
 
 
 def record(name, out):
-    cls, config, _ = (READ | IA3 | PREFIX)[name]
+    cls, config, _ = (READ | IA3 | BEFORE)[name]
     torch.manual_seed(3)
     model = cls(config).eval()
     with torch.no_grad():
@@ -231,8 +242,12 @@ def record(name, out):
         for k, p in peft.named_parameters():
             if p.requires_grad and "magnitude" not in k:
                 p.add_(torch.randn_like(p) * 0.1)
+    if name in PROMPT:  # PEFT would learn the first token too, from the last position of the prompt
+        inputs["labels"][:, 0] = -100
     result = peft(**inputs)
     tensors.update(outputs(result, "output."))
+    if name in PROMPT:
+        tensors["output.logits"] = result.logits[:, -inputs["input_ids"].shape[1]:]
     if "loss" in result:
         result.loss.backward()
     for k, g in gradients(name, peft).items():
@@ -247,7 +262,7 @@ def record(name, out):
               os.path.join(out, "reference.safetensors"))
 
 
-# name: family, kind of data, what --lora says, or --ia3 after "ia3:", or --prefix-tuning after "prefix:", class
+# name: family, kind of data, what --lora says, or --ia3 after "ia3:", or --prefix-tuning and --prompt-tuning after "prefix:" and "prompt:", class
 WRITE = {
     "gpt2": ("gpt2", "lm", "r=4,alpha=8,targets=all-linear", t.AutoModelForCausalLM),
     "gpt2-dora": ("gpt2", "lm", "r=4,targets=c_attn,wpe,dora,rslora", t.AutoModelForCausalLM),
@@ -277,6 +292,8 @@ WRITE = {
                          t.VisionEncoderDecoderModel),
     "prefix-gpt2": ("gpt2", "lm", "prefix:5", t.AutoModelForCausalLM),
     "prefix-llama": ("llama", "lm", "prefix:3", t.AutoModelForCausalLM),
+    "prompt-gpt2": ("gpt2", "lm", "prompt:5", t.AutoModelForCausalLM),
+    "prompt-llama": ("llama", "lm", "prompt:3", t.AutoModelForCausalLM),
     "vit-captions-names-of-files": ("vision-encoder-decoder", "caption", "r=4,targets=query,c_attn,save=layernorm",
                                     t.VisionEncoderDecoderModel),
 }
@@ -356,9 +373,11 @@ def text_apart(banyan, model, run, out):
     tokenizer = t.AutoTokenizer.from_pretrained(run)
     ids, begin = (tokenizer(part, return_tensors="pt").input_ids for part in (text, "the cat"))
     with torch.no_grad():
-        loss = model(input_ids=ids, labels=ids).loss.item()
+        labels = ids.clone()
+        labels[:, 0] = -100  # with a prompt PEFT would count the first token too
+        loss = model(input_ids=ids, labels=labels).loss.item()
         with model.disable_adapter():
-            plain = model(input_ids=ids, labels=ids).loss.item()
+            plain = model(input_ids=ids, labels=labels).loss.item()
     full = model.generate(input_ids=begin, attention_mask=torch.ones_like(begin), do_sample=False, max_new_tokens=9,
                           pad_token_id=0)
     same = tokenizer.decode(full[0]).strip() == written.stdout.decode().strip()
@@ -367,8 +386,8 @@ def text_apart(banyan, model, run, out):
 
 def write(banyan, name, out):
     family, kind, words, cls = WRITE[name]
-    option, _, value = words.rpartition(":") if words.startswith(("ia3:", "prefix:")) else ("lora", "", words)
-    adapter = ["--prefix-tuning" if option == "prefix" else "--" + option, value]
+    option, _, value = words.rpartition(":") if words.startswith(("ia3:", "prefix:", "prompt:")) else ("lora", "", words)
+    adapter = [f"--{option}-tuning" if option in ("prefix", "prompt") else "--" + option, value]
     family, _, preset = family.partition(":")
     write_data(out)
     options, tune = KINDS[kind]
@@ -380,7 +399,7 @@ def write(banyan, name, out):
                     "--learning-rate", "1e-2", "--quiet", "--threads", "1", "--out", run], cwd=out, **QUIET)
     head = dict(num_labels=2) if kind == "classify" else {}
     model = PeftModel.from_pretrained(cls.from_pretrained(base, **head), run).eval()
-    if option == "prefix":
+    if option in ("prefix", "prompt"):
         return text_apart(banyan, model, run, out)
     inputs = inputs_of(model, kind)
     here = logits_of(model, inputs)
@@ -394,7 +413,7 @@ def write(banyan, name, out):
 def main():
     banyan, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
     failed = 0
-    for name in READ | IA3 | PREFIX:
+    for name in READ | IA3 | BEFORE:
         if names and name not in names:
             continue
         with tempfile.TemporaryDirectory() as out:

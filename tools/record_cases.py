@@ -298,16 +298,18 @@ def record_tune(out, name, family, model, inputs, config, old=None, batches=()):
     tensors |= {f"base.output.{k}": v for k, v in model(**inputs).items() if k in ("loss", "logits")}
     torch.manual_seed(15)
     adapted = peft.get_peft_model(model, config).eval()
-    prefix = config.peft_type == peft.PeftType.PREFIX_TUNING
+    before = config.peft_type in (peft.PeftType.PREFIX_TUNING, peft.PeftType.PROMPT_TUNING)
     with torch.no_grad():
         for k, p in adapted.named_parameters():
             if p.requires_grad and "magnitude" not in k:
                 p.add_(torch.randn_like(p) * 0.2)
     result = adapted(**inputs)
     result.loss.backward()
-    tensors |= {f"output.{k}": v for k, v in result.items() if k in ("loss", "logits")}
+    # A prompt has logits too, before those of the text.
+    tensors |= {f"output.{k}": v[:, -inputs["input_ids"].shape[1]:] if k == "logits" and before else v
+                for k, v in result.items() if k in ("loss", "logits")}
     grads = {k: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in adapted.named_parameters()}
-    state = {"prompt_embeddings": grads["prompt_encoder.default.embedding.weight"]} if prefix else \
+    state = {"prompt_embeddings": grads["prompt_encoder.default.embedding.weight"]} if before else \
         peft.get_peft_model_state_dict(adapted, state_dict=grads, save_embedding_layers=False)
     tensors |= {f"grad.{k}": v for k, v in state.items() if UNUSED not in k}
     own = os.path.join(folder, "adapter")
@@ -320,7 +322,7 @@ def record_tune(out, name, family, model, inputs, config, old=None, batches=()):
             settings = json.load(f) | old
         with open(config, "w", encoding="utf-8") as f:
             json.dump(settings, f, indent=1)
-    if not prefix:
+    if not before:
         tensors |= merged_weights(adapted)
     tensors |= train(adapted, batches) if batches else {}
     tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
@@ -378,16 +380,28 @@ def batches_of(seed, vocab, label=None, target=0):
 
 def record_tune_prefix(out):
     """Keys of Llama stand before the text as they are, without a rotation."""
+    record_before(out, "prefix", peft.PrefixTuningConfig, 25)
+
+
+def record_tune_prompt(out):
+    """PEFT would learn the first token too, from the last position of the prompt."""
+    record_before(out, "prompt", peft.PromptTuningConfig, 27)
+
+
+def record_before(out, kind, settings, first_seed):
     gpt2 = GPT2Config(vocab_size=20, n_positions=12, n_embd=8, n_layer=2, n_head=2, n_inner=12, bos_token_id=0,
                       eos_token_id=1)
     llama = LlamaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
                         intermediate_size=12, max_position_embeddings=12, bos_token_id=0, eos_token_id=1)
-    for name, model, seed in (("gpt2", GPT2LMHeadModel(gpt2), 25), ("llama", LlamaForCausalLM(llama), 26)):
+    for name, model, seed in (("gpt2", GPT2LMHeadModel(gpt2), first_seed),
+                              ("llama", LlamaForCausalLM(llama), first_seed + 1)):
         first, *rest = batches_of(seed, 20)
         first["attention_mask"] = torch.tensor([[1] * 7, [1] * 5 + [0] * 2])
         first["labels"][1, 5:] = -100
-        record_tune(out, f"tune-{name}-prefix", name, with_values(model, seed, 0.4), first,
-                    peft.PrefixTuningConfig(num_virtual_tokens=4, task_type=peft.TaskType.CAUSAL_LM), batches=rest)
+        for batch in (first, *rest) if kind == "prompt" else ():
+            batch["labels"][:, 0] = -100
+        record_tune(out, f"tune-{name}-{kind}", name, with_values(model, seed, 0.4), first,
+                    settings(num_virtual_tokens=4, task_type=peft.TaskType.CAUSAL_LM), batches=rest)
 
 
 def record_ia3(out, name, family, model, seed, label=None, target=0, **settings):
@@ -416,5 +430,5 @@ if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
                  record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption,
-                 record_tune_ia3, record_tune_prefix):
+                 record_tune_ia3, record_tune_prefix, record_tune_prompt):
         each(target)

@@ -4,10 +4,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "cli/lora.h"
 #include "base/base.h"
 
 typedef struct inspect_options {
-    const char *graph, *mode, *freeze, *task, *weights, *lora, *ia3, *prefix_tuning;
+    const char *graph, *mode, *freeze, *task, *weights;
+    cli_adapter_words adapters;
     int batch, seq;
     by_dtype dtype;
     bool params, recompute, json;

@@ -92,7 +92,7 @@ static by_status open_model(inspection *in)
 {
     const char *colon = strchr(in->what, ':');
     in->device.backend = &gr_null_backend;
-    BY_TRY(cli_lora_parse(in->o.lora, in->o.ia3, in->o.prefix_tuning, &in->lora));
+    BY_TRY(cli_lora_parse(&in->o.adapters, &in->lora));
     in->lora.spec.blank = true;
     if (colon && !base_dir_exists(in->what))
         return open_preset(in, colon);

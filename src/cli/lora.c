@@ -105,25 +105,38 @@ static by_status read_parts(cli_lora *out)
     return BY_OK;
 }
 
-static by_status read_prefix(const char *text, by_adapter_spec *s)
+static by_status read_positions(const char *option, const char *text, int *out)
 {
     char *end;
     const long n = strtol(text, &end, 10);
     if (end == text || *end || n < 1 || n > 1 << 12)
-        return base_fail(BY_ERR_ARGUMENT, "--prefix-tuning %s: not a number of positions from 1 to %d", text,
+        return base_fail(BY_ERR_ARGUMENT, "--%s %s: not a number of positions from 1 to %d", option, text,
                          1 << 12);
-    s->prefix = (int)n;
+    *out = (int)n;
     return BY_OK;
 }
 
-by_status cli_lora_parse(const char *lora, const char *ia3, const char *prefix, cli_lora *out)
+by_status cli_lora_parse(const cli_adapter_words *words, cli_lora *out)
 {
-    *out = (cli_lora){.words = lora ? lora : ia3 ? ia3 : prefix, .spec.ia3 = ia3 != NULL};
-    if ((lora != NULL) + (ia3 != NULL) + (prefix != NULL) > 1)
-        return base_fail(BY_ERR_ARGUMENT, "--%s and --%s are two adapters: train one at a time",
-                         lora ? "lora" : "ia3", prefix ? "prefix-tuning" : "ia3");
-    if (prefix)
-        return read_prefix(prefix, &out->spec);
+    const struct {
+        const char *option, *words;
+    } all[] = {{"lora", words->lora},
+               {"ia3", words->ia3},
+               {"prefix-tuning", words->prefix},
+               {"prompt-tuning", words->prompt}};
+    const char *given = NULL;
+    *out = (cli_lora){.spec.ia3 = words->ia3 != NULL};
+    for (int i = 0; i < BY_COUNT(all); i++) {
+        if (all[i].words && given)
+            return base_fail(BY_ERR_ARGUMENT, "--%s and --%s are two adapters: train one at a time", given,
+                             all[i].option);
+        given = all[i].words ? all[i].option : given;
+        out->words = all[i].words ? all[i].words : out->words;
+    }
+    if (words->prefix)
+        return read_positions(given, words->prefix, &out->spec.prefix);
+    if (words->prompt)
+        return read_positions(given, words->prompt, &out->spec.prompt);
     if (!out->words)
         return BY_OK;
     out->text = base_strdup(out->words);

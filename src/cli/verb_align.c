@@ -16,7 +16,8 @@ typedef struct align_options {
     by_align_spec run;
     cli_learning l;
     cli_policy_options p;
-    const char *method, *loss, *lora, *ia3, *prefix_tuning, *weights;
+    const char *method, *loss, *weights;
+    cli_adapter_words adapters;
     cli_lora adapter;
     int show;
     cli_args own; /* what the user asks for now */
@@ -84,7 +85,7 @@ static const cli_option options[] = {
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(align_options, run.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help = "peak learning rate (default: sft, reward: 3e-5, others: 1e-6; below width 768 more; ten times "
-             "that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
+             "that with --lora, a hundred times with --ia3, --prefix-tuning and --prompt-tuning)"},
     {CLI_AT(align_options, run.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -97,9 +98,7 @@ static const cli_option options[] = {
      .help =
          "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train biases "
          "and a new head alone; but:NAMES: train the parameters with these names and a new head alone"},
-    CLI_LORA_ROW(align_options, lora),
-    CLI_IA3_ROW(align_options, ia3),
-    CLI_PREFIX_ROW(align_options, prefix_tuning),
+    CLI_ADAPTER_ROWS(align_options, adapters),
     CLI_ADAM_ROWS(align_options, run, "0.999"),
     CLI_CLIP_ROW(align_options, run),
     {CLI_AT(align_options, run.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
@@ -138,7 +137,7 @@ static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *sc
     }
     s->dtype = o->l.bf16 ? BY_BF16 : s->dtype;
     cli_adam_read(&s->optimizer);
-    if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK) {
+    if (cli_lora_parse(&o->adapters, &o->adapter) != BY_OK) {
         cli_usage_fail("%s", by_error_message());
         return false;
     }

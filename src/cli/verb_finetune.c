@@ -21,7 +21,8 @@ typedef struct finetune_options {
     cli_task_options t;
     cli_pictures p;
     cli_list prefixes;
-    const char *lora, *ia3, *prefix_tuning, *weights;
+    const char *weights;
+    cli_adapter_words adapters;
     cli_lora adapter;
     cli_args own; /* what the user asks for now */
 } finetune_options;
@@ -74,7 +75,8 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
      .help =
          "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; pictures three times that; "
-         "seq2seq: 3e-5; ten times that with --lora, a hundred times with --ia3 and --prefix-tuning)"},
+         "seq2seq: 3e-5; ten times that with --lora, a hundred times with --ia3, --prefix-tuning and "
+         "--prompt-tuning)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -89,9 +91,7 @@ static const cli_option options[] = {
      .help =
          "do not train the embeddings; N: nor the first N layers; body: nor any layer; weights: train biases "
          "and a new head alone; but:NAMES: train the parameters with these names and a new head alone"},
-    CLI_LORA_ROW(finetune_options, lora),
-    CLI_IA3_ROW(finetune_options, ia3),
-    CLI_PREFIX_ROW(finetune_options, prefix_tuning),
+    CLI_ADAPTER_ROWS(finetune_options, adapters),
     CLI_ADAM_ROWS(finetune_options, tune, "0.999"),
     CLI_CLIP_ROW(finetune_options, tune),
     {CLI_AT(finetune_options, tune.dropout), .name = "dropout", CLI_RANGE(0, 0.99),
@@ -240,7 +240,7 @@ static int start(finetune_options *o, const cli_args *args, const char *dir)
     by_finetune_result result;
     if (!o->t.task)
         o->t.task = usual_task(dir);
-    if (cli_lora_parse(o->lora, o->ia3, o->prefix_tuning, &o->adapter) != BY_OK)
+    if (cli_lora_parse(&o->adapters, &o->adapter) != BY_OK)
         return cli_usage_fail("%s", by_error_message());
     if (!fill_spec(o, args, &screen) || !fits(o))
         return CLI_USAGE;
@@ -303,7 +303,7 @@ const cli_verb cli_finetune = {
         "of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens like a model. "
         "With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains factors of the "
         "outputs of keys and values and of the inputs of the second feed-forward layer; --prefix-tuning "
-        "trains keys and values that stand before every text.",
+        "trains keys and values that stand before every text, --prompt-tuning embeddings.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

@@ -16,7 +16,7 @@ static by_status find_layers(by_adapter *a)
     by_status s = model_declare(m);
     a->declaring = false;
     m->adapter = before;
-    if (s == BY_OK && a->config.prefix && a->n_targets != by_model_layers(m))
+    if (s == BY_OK && a->config.prefix && a->n_targets != (a->config.prompt ? 1 : by_model_layers(m)))
         s = base_fail(BY_ERR_UNSUPPORTED, "adapter: the attention of %s takes no prefix", m->arch->title);
     if (s == BY_OK && a->n_targets == 0)
         s = base_fail(BY_ERR_ARGUMENT,
@@ -39,7 +39,9 @@ static by_status freeze_body(by_model *m)
 static by_status prepare(by_adapter *a, const char *dir)
 {
     BY_TRY(model_adapter_configure(a));
-    a->hook = a->config.prefix ? model_prefix_hook(a) : model_adapter_hook(a);
+    a->hook = a->config.prompt   ? model_prompt_hook(a)
+              : a->config.prefix ? model_prefix_hook(a)
+                                 : model_adapter_hook(a);
     if (a->training)
         BY_TRY(freeze_body(a->model));
     const bool all = model_adapter_takes_all(a);
@@ -123,6 +125,7 @@ void by_adapter_free(by_adapter *a)
     by_params_free(a->params);
     base_free(a->targets);
     base_free(a->replaced);
+    base_free(a->prompt.keys_values);
     cJSON_Delete(a->json);
     base_free(a);
 }

@@ -13,7 +13,8 @@
 
 /* adapter_config.json, taken apart. The lists are members of the tree. */
 typedef struct model_adapter_config {
-    int64_t rank, prefix; /* prefix: positions of prefix tuning; 0: another method */
+    int64_t rank, prefix; /* prefix: positions before the text; 0: another method */
+    bool prompt;          /* their embeddings are trained; otherwise their keys and values */
     double alpha, dropout;
     bool ia3, rslora, dora;
     enum { MODEL_BIAS_NONE, MODEL_BIAS_ADAPTED, MODEL_BIAS_ALL } bias;
@@ -35,7 +36,7 @@ typedef struct model_target {
     int rank;
     double alpha, scale;
     int a, b, magnitude; /* parameters of the adapter; -1: none */
-    int64_t width;       /* with a prefix: of the keys, and of the values */
+    int64_t width;       /* with a prefix: of the keys, and of the values; of the embeddings of a prompt */
     int norms; /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
 } model_target;
 
@@ -44,6 +45,14 @@ typedef struct model_replaced {
     int body, own; /* index in the list of the body, of the adapter */
     bool tied;     /* the weights of a head, where the body's parameter is the table that it is tied to */
 } model_replaced;
+
+/* A prompt in the graph that is being built. */
+typedef struct model_prompt {
+    const by_tensor *ids;    /* the tokens whose embeddings it replaces */
+    by_tensor *past;         /* the cache's, or NULL */
+    by_tensor **keys_values; /* of each layer, (1, N, C); heap */
+    bool keeps;              /* the body is being built over the prompt alone */
+} model_prompt;
 
 struct by_adapter {
     by_model *model;
@@ -58,6 +67,7 @@ struct by_adapter {
     model_replaced *replaced;
     int n_replaced;
     int heads; /* with a prefix: of keys and values */
+    model_prompt prompt;
     gr_hook hook;
     by_weights *file; /* while it is opened; with the tensor of each parameter */
     const by_weight **found;
@@ -102,6 +112,19 @@ gr_hook model_adapter_hook(by_adapter *a);
 gr_hook model_prefix_hook(by_adapter *a);
 /* Positions before every text; 0: none. a may be NULL. */
 int model_adapter_prefix(const by_adapter *a);
+
+/* ---- adapter_prompt.c ------------------------------------------------------------------------- */
+
+gr_hook model_prompt_hook(by_adapter *a);
+/* Comes before the body is built: builds it over the prompt alone, unless there is a cache. Nothing for other adapters. a may be NULL. */
+void model_prompt_begin(by_adapter *a, by_graph *g, const by_model_io *io);
+
+/* Shared with prefixes: a decoder whose attention can have keys before those of its text, else an error of the graph; (N, C) as the
+ * first rows of (B, N + T, C); rows (N, C) in the place of the first N positions that a cache holds, where x (B, T, C) comes after past
+ * others. */
+bool model_prefix_fits(by_graph *g, const by_adapter *a, const by_attention_spec *s);
+by_tensor *model_prefix_before(by_graph *g, by_tensor *rows, by_tensor *x);
+by_tensor *model_prefix_over(by_graph *g, by_tensor *rows, by_tensor *past, by_tensor *x);
 
 /* ---- adapter_values.c ------------------------------------------------------------------------- */
 

@@ -64,6 +64,16 @@ static const char *const known[] = {"auto_mapping",
                                                "num_virtual_tokens",
                                                "prefix_projection",
                                                "token_dim",
+                                               NULL},
+                         *const of_prompt[] = {"num_attention_heads",
+                                               "num_layers",
+                                               "num_transformer_submodules",
+                                               "num_virtual_tokens",
+                                               "prompt_tuning_init",
+                                               "prompt_tuning_init_text",
+                                               "token_dim",
+                                               "tokenizer_kwargs",
+                                               "tokenizer_name_or_path",
                                                NULL};
 
 static bool is_in(const char *const *keys, const char *key)
@@ -174,26 +184,26 @@ static by_status read_ia3(const cJSON *json, model_adapter_config *c)
 
 enum { MAX_PREFIX = 1 << 12 };
 
-/* The rest follows from the model, and the shape of the parameter shows whether it is right. What a projection has made of the prefix
- * is in the file. */
+/* A prefix or a prompt. The rest follows from the model, and the shape of the parameter shows whether it is right. What a projection
+ * has made of a prefix is in the file, and so is a prompt, whatever it was initialised with. */
 static by_status read_prefix(by_adapter *a)
 {
     const by_model *m = a->model;
-    BY_TRY(check_keys(a->json, of_prefix));
+    BY_TRY(check_keys(a->json, a->config.prompt ? of_prompt : of_prefix));
     BY_TRY(base_json_int(a->json, "num_virtual_tokens", 0, 1, MAX_PREFIX, &a->config.prefix));
     if (a->config.prefix == 0)
         return base_fail(BY_ERR_FORMAT, "adapter_config.json has no num_virtual_tokens");
     if (a->config.save && a->config.save->child)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "adapter_config.json: modules_to_save is not supported for a prefix");
+                         "adapter_config.json: modules_to_save is not supported for prefixes and prompts");
     by_canvas canvas;
     if (m->task != BY_TASK_LM || by_model_canvas(m, &canvas) || !by_model_has_cache(m) ||
         by_model_first_position(m) != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "adapter: a prefix is for decoders that write text, not for %s",
-                         by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED, "adapter: a %s is for decoders that write text, not for %s",
+                         a->config.prompt ? "prompt" : "prefix", by_model_class(m));
     return by_model_is_limited(m) && by_model_context(m) <= a->config.prefix
-               ? base_fail(BY_ERR_ARGUMENT, "adapter: a prefix of %d positions leaves none of %d for text",
-                           (int)a->config.prefix, by_model_context(m))
+               ? base_fail(BY_ERR_ARGUMENT, "adapter: a %s of %d positions leaves none of %d for text",
+                           a->config.prompt ? "prompt" : "prefix", (int)a->config.prefix, by_model_context(m))
                : BY_OK;
 }
 
@@ -206,12 +216,13 @@ by_status model_adapter_configure(by_adapter *a)
         return base_fail(BY_ERR_FORMAT, "adapter_config.json is not an object");
     BY_TRY(base_json_string(json, "peft_type", "", &type));
     c->ia3 = strcmp(type, "IA3") == 0;
-    const bool prefix = strcmp(type, "PREFIX_TUNING") == 0;
+    c->prompt = strcmp(type, "PROMPT_TUNING") == 0;
+    const bool prefix = c->prompt || strcmp(type, "PREFIX_TUNING") == 0;
     if (!c->ia3 && !prefix && strcmp(type, "LORA") != 0)
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "adapter_config.json: the peft_type is \"%s\"; LORA, IA3 and PREFIX_TUNING are supported",
-            io_show(type).text);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "adapter_config.json: the peft_type is \"%s\"; LORA, IA3, PREFIX_TUNING and "
+                         "PROMPT_TUNING are supported",
+                         io_show(type).text);
     BY_TRY(read_list(json, "target_modules", false, true, &c->targets));
     BY_TRY(read_list(json, "exclude_modules", false, true, &c->excluded));
     BY_TRY(read_list(json, "modules_to_save", false, false, &c->save));
@@ -351,9 +362,12 @@ static by_status check_spec(const by_model *m, const by_adapter_spec *s)
                          s->alpha);
     if (!(s->dropout >= 0 && s->dropout < 1))
         return base_fail(BY_ERR_ARGUMENT, "adapter: a dropout of %g is not possible", s->dropout);
-    if (s->prefix < 0 || s->prefix > MAX_PREFIX || (s->prefix && s->ia3))
-        return base_fail(BY_ERR_ARGUMENT, "adapter: a prefix of %d positions is not possible", s->prefix);
-    if (!s->prefix && !s->targets && !usual_targets(m, s))
+    const int before = s->prompt ? s->prompt : s->prefix;
+    if (before < 0 || before > MAX_PREFIX || (before && s->ia3) || (s->prompt && s->prefix))
+        return base_fail(BY_ERR_ARGUMENT, "adapter: a %s of %d positions is not possible%s",
+                         s->prompt ? "prompt" : "prefix", before,
+                         s->prompt && s->prefix ? " beside a prefix" : "");
+    if (!before && !s->targets && !usual_targets(m, s))
         return base_fail(BY_ERR_ARGUMENT,
                          "adapter: %s has no usual layers to adapt; name some, or all-linear",
                          m->arch->title);
@@ -464,12 +478,35 @@ static cJSON *describe_prefix(const by_model *m, const by_adapter_spec *s)
     return object_of(members, BY_COUNT(members));
 }
 
+static cJSON *describe_prompt(const by_model *m, const by_adapter_spec *s)
+{
+    const member members[] = {{"auto_mapping", cJSON_CreateNull()},
+                              {"base_model_name_or_path", text_or_null(m->dir)},
+                              {"inference_mode", cJSON_CreateTrue()},
+                              {"num_attention_heads", cJSON_CreateNull()},
+                              {"num_layers", cJSON_CreateNull()},
+                              {"num_transformer_submodules", cJSON_CreateNumber(1)},
+                              {"num_virtual_tokens", cJSON_CreateNumber(s->prompt)},
+                              {"peft_type", cJSON_CreateString("PROMPT_TUNING")},
+                              {"prompt_tuning_init", cJSON_CreateString("RANDOM")},
+                              {"prompt_tuning_init_text", cJSON_CreateNull()},
+                              {"revision", cJSON_CreateNull()},
+                              {"task_type", text_or_null(task_type(m->task))},
+                              {"token_dim", cJSON_CreateNull()},
+                              {"tokenizer_kwargs", cJSON_CreateNull()},
+                              {"tokenizer_name_or_path", cJSON_CreateNull()}};
+    return object_of(members, BY_COUNT(members));
+}
+
 cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
 {
     if (check_spec(m, s) != BY_OK)
         return NULL;
     base_error_clear();
-    cJSON *json = (s->prefix ? describe_prefix : s->ia3 ? describe_ia3 : describe_lora)(m, s);
+    cJSON *json = (s->prompt   ? describe_prompt
+                   : s->prefix ? describe_prefix
+                   : s->ia3    ? describe_ia3
+                               : describe_lora)(m, s);
     if (!json && base_error_status() == BY_OK)
         base_fail(BY_ERR_MEMORY, "out of memory while describing an adapter");
     if (check_feedforward(json) == BY_OK)
@@ -592,11 +629,13 @@ bool model_adapter_takes_all(const by_adapter *a)
 static bool number_prefix(by_adapter *a)
 {
     const double width = (double)a->targets[0].width;
+    const member both[] = {{"num_attention_heads", cJSON_CreateNumber(a->heads)},
+                           {"num_layers", cJSON_CreateNumber(by_model_layers(a->model))},
+                           {"token_dim", cJSON_CreateNumber(width)}};
+    if (!put_members(a, both, BY_COUNT(both)) || a->config.prompt)
+        return a->config.prompt;
     const member members[] = {{"encoder_hidden_size", cJSON_CreateNumber(width)},
-                              {"num_attention_heads", cJSON_CreateNumber(a->heads)},
-                              {"num_layers", cJSON_CreateNumber(a->n_targets)},
-                              {"prefix_projection", cJSON_CreateFalse()},
-                              {"token_dim", cJSON_CreateNumber(width)}};
+                              {"prefix_projection", cJSON_CreateFalse()}};
     return put_members(a, members, BY_COUNT(members));
 }
 

@@ -38,22 +38,11 @@ static by_tensor *rows_of(by_graph *g, const by_adapter *a, int layer, int which
     return by_slice(g, all, 1, (2 * layer + which) * width, width);
 }
 
-/* (B, T, C) -> (B, N + T, C) */
-static by_tensor *put_before(by_graph *g, by_tensor *rows, by_tensor *x)
+by_tensor *model_prefix_before(by_graph *g, by_tensor *rows, by_tensor *x)
 {
     const int64_t shape[] = {by_dim(x, 0), by_dim(rows, 0), by_dim(x, 2)};
     by_tensor *y = by_add(g, by_fill(g, by_type(x), 3, shape, 0), rows);
     return by_concat(g, (by_tensor *[]){y, x}, 2, 1);
-}
-
-/* Rows in the place of what was computed for the first N positions of the cache. */
-static by_tensor *put_over(by_graph *g, by_tensor *rows, by_tensor *places, by_tensor *x)
-{
-    const double last = (double)by_dim(rows, 0) - 1;
-    const int64_t shape[] = {by_dim(x, 0), by_dim(x, 1), 1};
-    by_tensor *after = by_clamp(g, by_sub(g, places, by_fill(g, BY_F32, 0, NULL, last)), 0, 1);
-    by_tensor *own = gr_gather_plain(g, rows, by_cast(g, by_clamp(g, places, 0, last), BY_I32), -1);
-    return by_where(g, by_reshape(g, by_cast(g, after, BY_I32), 3, shape), x, own);
 }
 
 /* The place in the cache of every new position: (B, T), in f32. */
@@ -63,7 +52,17 @@ static by_tensor *places_of(by_graph *g, by_tensor *past, int64_t positions)
     return by_add(g, first, by_cast(g, by_range_from(g, 2, (int64_t[]){1, positions}, 0), BY_F32));
 }
 
-static bool check_attention(by_graph *g, const by_adapter *a, const by_attention_spec *s)
+by_tensor *model_prefix_over(by_graph *g, by_tensor *rows, by_tensor *past, by_tensor *x)
+{
+    by_tensor *places = places_of(g, past, by_dim(x, 1));
+    const double last = (double)by_dim(rows, 0) - 1;
+    const int64_t shape[] = {by_dim(x, 0), by_dim(x, 1), 1};
+    by_tensor *after = by_clamp(g, by_sub(g, places, by_fill(g, BY_F32, 0, NULL, last)), 0, 1);
+    by_tensor *own = gr_gather_plain(g, rows, by_cast(g, by_clamp(g, places, 0, last), BY_I32), -1);
+    return by_where(g, by_reshape(g, by_cast(g, after, BY_I32), 3, shape), x, own);
+}
+
+bool model_prefix_fits(by_graph *g, const by_adapter *a, const by_attention_spec *s)
 {
     const bool plain =
         s->mask == BY_MASK_CAUSAL && s->pattern.kind == BY_PATTERN_FULL && !s->bias && !s->relative;
@@ -79,17 +78,16 @@ static void extend(void *user, by_graph *g, int layer, by_tensor *past, const by
 {
     by_adapter *a = user;
     const int64_t width = by_dim(*k, 2);
-    if (!check_attention(g, a, spec))
+    if (!model_prefix_fits(g, a, spec))
         return;
     if (a->declaring && declare_layer(g, a, layer, width, spec) != BY_OK) {
         gr_poison(g);
         return;
     }
-    by_tensor *places = past ? places_of(g, past, by_dim(*k, 1)) : NULL;
     by_tensor **both[] = {k, v};
     for (int i = 0; i < 2; i++) {
         by_tensor *rows = rows_of(g, a, layer, i, width);
-        *both[i] = past ? put_over(g, rows, places, *both[i]) : put_before(g, rows, *both[i]);
+        *both[i] = past ? model_prefix_over(g, rows, past, *both[i]) : model_prefix_before(g, rows, *both[i]);
     }
 }
 

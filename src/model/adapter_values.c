@@ -139,9 +139,28 @@ static by_status copy_from_body(by_adapter *a, const model_replaced *r)
 }
 
 /* A new adapter changes nothing: magnitudes are the norms of the weights, B is zero. */
+/* A prompt begins as the embeddings of random tokens. */
+static by_status draw_prompt(by_adapter *a, uint64_t seed)
+{
+    const model_target *t = &a->targets[0];
+    const by_params *p = a->model->params;
+    float *table = values_of(p, t->weight), *rows = values_of(a->params, t->a);
+    base_rng rng = base_rng_make(seed, 0);
+    for (int64_t i = 0; table && rows && i < a->config.prefix; i++)
+        memcpy(rows + i * t->width,
+               table + (int64_t)base_rng_below(&rng, (uint64_t)p->list[t->weight].dim[0]) * t->width,
+               (size_t)t->width * sizeof *rows);
+    by_status s = table && rows ? by_params_set(a->params, t->a, BY_SLOT_VALUE, rows) : base_error_status();
+    base_free(table);
+    base_free(rows);
+    return s;
+}
+
 by_status model_adapter_init(by_adapter *a, uint64_t seed)
 {
     BY_TRY(by_params_init(a->params, seed));
+    if (a->config.prompt)
+        return draw_prompt(a, seed);
     for (int i = 0; i < a->n_replaced; i++)
         BY_TRY(copy_from_body(a, &a->replaced[i]));
     for (int i = 0; i < a->n_targets && a->config.dora; i++) {
@@ -252,8 +271,8 @@ by_status by_adapter_merge(by_adapter *a)
     if (!a)
         return base_fail_missing("adapter");
     if (a->config.prefix)
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "a prefix stands before the text; it cannot be merged into weights");
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s stands before the text; it cannot be merged into weights",
+                         a->config.prompt ? "prompt" : "prefix");
     for (const by_adapter *o = a->model->adapters; o; o = o->next)
         if (o->before)
             return base_fail(BY_ERR_ARGUMENT, "an adapter is merged already");

@@ -163,7 +163,7 @@ static void build_body(const by_model *m, by_graph *g, by_model_io *io)
     }
 }
 
-static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adapter *a)
+static void build(const by_model *m, by_graph *g, by_model_io *io, by_adapter *a)
 {
     io->task = m->task;
     io->labels = m->labels;
@@ -174,6 +174,7 @@ static void build(const by_model *m, by_graph *g, by_model_io *io, const by_adap
     if (!check_inputs(m, g, io))
         return;
     g->hook = a ? &a->hook : NULL;
+    model_prompt_begin(a, g, io);
     build_body(m, g, io);
     if (m->task == BY_TASK_ENCODER)
         by_io_return(io, "features", by_io_output(io, "memory"));

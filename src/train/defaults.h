@@ -47,7 +47,7 @@ int64_t train_default_eval_steps(int64_t epoch_steps, int64_t eval_rows, int64_t
 /* The peak rate of a task: 3e-5 at 768 and wider, more for narrower models. */
 double train_default_tuning_rate(int width);
 
-/* What that is multiplied by where an adapter is trained: 1 for none, 10 for LoRA, 100 for IA3 and prefixes. */
+/* What that is multiplied by where an adapter is trained: 1 for none, 10 for LoRA, 100 for IA3, prefixes and prompts. */
 double train_default_adapter_factor(const by_model *m);
 
 /* Rows per step of a task, by its number of rows. */

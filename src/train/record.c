@@ -39,10 +39,12 @@ void train_record_text(train_record *r, const char *key, const char *value, trai
 
 void train_record_adapter(train_record *r, const by_adapter_spec *adapter, const char *words)
 {
-    const bool ia3 = adapter && adapter->ia3, prefix = adapter && adapter->prefix;
-    train_record_text(r, "lora", ia3 || prefix ? NULL : words, TRAIN_SAME);
+    const bool ia3 = adapter && adapter->ia3, prefix = adapter && adapter->prefix,
+               prompt = adapter && adapter->prompt;
+    train_record_text(r, "lora", ia3 || prefix || prompt ? NULL : words, TRAIN_SAME);
     train_record_text(r, "ia3", ia3 ? words : NULL, TRAIN_SAME);
     train_record_text(r, "prefix_tuning", prefix ? words : NULL, TRAIN_SAME);
+    train_record_text(r, "prompt_tuning", prompt ? words : NULL, TRAIN_SAME);
 }
 
 void train_record_optimizer(train_record *r, const by_optimizer_spec *o)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# adapters.sh - `--lora`, `--ia3` and `--prefix-tuning` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
+# adapters.sh - `--lora`, `--ia3`, `--prefix-tuning` and `--prompt-tuning` of `banyan finetune` on every task with tiny models made here, the folders it leaves, going on, weights of
 # blocks, `--adapter` of the other verbs, `convert --merge`, `inspect --lora`, and what is refused.
 # shellcheck disable=SC2016,SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
@@ -258,6 +258,28 @@ check prefix-is-not-merged fails 1 'cannot be merged'
 run inspect gpt2:124m --mode train --seq 16 --prefix-tuning 20 --json
 check prefix-inspect works "\"trained_parameters\":$((20 * 12 * 2 * 768))"
 
+prefix soft --max-steps 200 --dropout 0 --learning-rate 1e-1 --prompt-tuning 6
+check prompt-learns atleast "$loss" "$(awk -v l="$(field loss)" 'BEGIN { print l + 0.05 }')"
+check prompt-is-all-that-learns [ "$(field trained_parameters)" -eq $((6 * 32)) ]
+check prompt-leaves-a-config grep -q '"peft_type": "PROMPT_TUNING"' "$tmp/soft/adapter_config.json"
+run generate "$tmp/soft" --threads 1 --prompt ' tas tac' -n 12 --greedy
+check prompt-generates works '^ tas tac'
+cp "$tmp/out" "$tmp/text-with"
+run generate "$tmp/learnt" --adapter "$tmp/soft" --threads 1 --prompt ' tas tac' -n 12 --num-beams 1 --greedy
+check prompt-beside-a-model cmp "$tmp/out" "$tmp/text-with"
+prefix soft-whole --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prompt-tuning 4
+cp -R "$tmp/soft-whole" "$tmp/soft-part"
+rm -r "$tmp/soft-part/checkpoint-000006" "$tmp/soft-part/checkpoint-000009" "$tmp/soft-part/last"
+rm -f "$tmp/soft-part/best" "$tmp/soft-part/adapter_model.safetensors"
+ln -s checkpoint-000003 "$tmp/soft-part/last"
+prefix soft-part --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prompt-tuning 4
+check prompt-goes-on works '"resumed_from":3'
+check prompt-goes-on-exactly cmp "$tmp/soft-whole/adapter_model.safetensors" "$tmp/soft-part/adapter_model.safetensors"
+prefix soft-part --dropout 0.1 --max-steps 9 --prefix-tuning 4
+check prompt-is-no-prefix fails 2 'two adapters'
+run convert "$tmp/soft" "$tmp/soft-merged"
+check prompt-is-not-merged fails 1 'a prompt .* cannot be merged'
+
 # ---- what stands beside an adapter -----------------------------------------------------------------------------------------
 # Pictures of another size than the model's: eight raw ones of 8 x 8 pixels, prepared with 16.
 printf '\0\0\10\3\0\0\0\10\0\0\0\10\0\0\0\10' >"$tmp/p-images-idx3-ubyte"
@@ -331,6 +353,8 @@ wrong ia3-of-embeddings 1 'is an embedding' --ia3 targets=word_embeddings
 wrong prefix-of-an-encoder 1 'a prefix is for decoders' --prefix-tuning 4
 wrong prefix-of-nothing 2 'not a number of positions' --prefix-tuning 0
 wrong prefix-and-lora 2 'two adapters' --prefix-tuning 4 --lora r=4
+wrong prompt-of-an-encoder 1 'a prompt is for decoders' --prompt-tuning 4
+wrong prompt-and-prefix 2 'two adapters' --prefix-tuning 4 --prompt-tuning 4
 wrong both-adapters 2 'two adapters' --ia3 default --lora r=4
 wrong frozen-layers-besides 1 'frozen' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
