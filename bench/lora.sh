@@ -3,15 +3,17 @@
 # pretrained; INSTRUCTIONS a JSON list of objects with instruction, input and output, one member a line. A tenth of the examples is for
 # testing, another tenth chooses the learning rate and the checkpoint of both sides; equal instructions are on one side. Prints a
 # Markdown table: nats per token of the answers, on the choosing part for each rate, on the test part once for the best rate.
-# Environment: BUILD (build), THREADS (0), DEVICE (cpu), WORK (a new folder in TMPDIR, or one that has the base already), STEPS (8000) of
-# pretraining, SHAPE and TOKENIZER of the base, RANK (8), BATCH (8) and EPOCHS (6) of tuning, FULL ("2e-4 5e-4 1e-3") and LORA ("1e-3 2e-3
-# 4e-3"): learning rates, in LORA with more of the adapter's settings, such as 1e-3,dropout=0.1, OPTIONS: more options of the pretraining,
-# TUNING: of tuning, SPLIT (0): which tenth is for testing; the next one chooses. PARALLEL: both sides at the same time.
+# Environment: BASE (a model directory that is tuned instead of a new model; TEXT is not read then), BUILD (build), THREADS (0), DEVICE
+# (cpu), WORK (a new folder in TMPDIR, or one that has the base already), STEPS (8000) of pretraining, SHAPE and TOKENIZER of the base,
+# RANK (8), BATCH (8) and EPOCHS (6) of tuning, FULL ("2e-4 5e-4 1e-3") and LORA ("1e-3 2e-3 4e-3"): learning rates, in LORA with more of
+# the adapter's settings, such as 1e-3,dropout=0.1, OPTIONS: more options of the pretraining, TUNING: of tuning, SPLIT (0): which tenth
+# is for testing; the next one chooses. PARALLEL: both sides at the same time.
 set -u
 export LC_ALL=C
 [ $# -eq 2 ] || { echo "usage: bench/lora.sh TEXT INSTRUCTIONS" >&2; exit 2; }
 tokenizer=${TOKENIZER:-bpe:4000}
 [ ! -d "$tokenizer" ] || tokenizer=$(realpath "$tokenizer")
+[ -z "${BASE:-}" ] || BASE=$(realpath "$BASE")
 text=$(realpath "$1") instructions=$(realpath "$2")
 cd "$(dirname "$0")/.." || exit 1
 banyan=$PWD/${BUILD:-build}/banyan
@@ -30,10 +32,11 @@ awk -F '\t' -v split_at="${SPLIT:-0}" 'BEGIN { for (i = 1; i < 256; i++) code[sp
 wc -l train.jsonl choose.jsonl test.jsonl >&2
 
 # shellcheck disable=SC2086 # several options
-[ -d base/best ] || "$banyan" train --data "$text" --tokenizer "$tokenizer" --out base --bf16 --max-steps "${STEPS:-8000}" --dropout 0 \
+[ -n "${BASE:-}" ] || [ -d base/best ] ||
+    "$banyan" train --data "$text" --tokenizer "$tokenizer" --out base --bf16 --max-steps "${STEPS:-8000}" --dropout 0 \
     ${SHAPE:---layers 6 --heads 6 --width 192 --context 128 --batch-size 16 --learning-rate 2e-3} \
     --eval-fraction 0.01 --threads "$threads" --device "$device" --quiet ${OPTIONS:-} >base.log || exit 1
-cat base.log >&2
+[ -n "${BASE:-}" ] || cat base.log >&2
 
 # tune OUT DATA EVAL MODEL OPTIONS...: a run of supervised tuning; its result is OUT.json
 tune() {
@@ -54,7 +57,7 @@ all() {
         rate=${setting%%,*}
         set -- --learning-rate "$rate" --batch-size "$batch" --epochs "${EPOCHS:-6}" --eval-steps 50
         [ "$kind" = lora ] && set -- "$@" --lora "r=$rank,alpha=$((2 * rank)),targets=all-linear${setting#"$rate"}"
-        tune "$kind-$setting" train.jsonl choose.jsonl base "$@" || exit 1
+        tune "$kind-$setting" train.jsonl choose.jsonl "${BASE:-base}" "$@" || exit 1
         loss=$(field "$kind-$setting" loss)
         echo "| $kind | $setting | $loss | $(field "$kind-$setting" trained_parameters) |"
         if awk "BEGIN { exit !($loss < $least) }"; then
