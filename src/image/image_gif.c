@@ -199,10 +199,9 @@ static void paint(const image_source *s, const gif_frame *f, const uint8_t *indi
         put_index(s, f, BY_MAX(f->transparent, 0), (uint8_t *)m->pixels + i * (size_t)m->channels);
     for (int i = 0; i < f->height; i++) {
         const int y = f->top + (f->interlaced ? interlaced_row(i, f->height) : i);
-        for (int x = 0; x < f->width && y < m->height; x++)
-            if (f->left + x < m->width)
-                put_index(s, f, indices[(size_t)i * (size_t)f->width + (size_t)x],
-                          image_row(m, y) + (size_t)(f->left + x) * (size_t)m->channels);
+        for (int x = 0; x < f->width; x++)
+            put_index(s, f, indices[(size_t)i * (size_t)f->width + (size_t)x],
+                      image_row(m, y) + (size_t)(f->left + x) * (size_t)m->channels);
     }
 }
 
@@ -214,10 +213,14 @@ by_image *image_gif_decode(const image_source *s)
         fail_truncated();
         return NULL;
     }
-    const int width = word(r.at + 6), height = word(r.at + 8), flags = r.at[10];
+    int width = word(r.at + 6), height = word(r.at + 8);
+    const int flags = r.at[10];
     r.at += 13;
-    if (read_palette(&r, flags, &f.palette, &f.colours) != BY_OK || read_frame(&r, &f) != BY_OK ||
-        image_check_size(width, height, s->max_pixels) != BY_OK ||
+    if (read_palette(&r, flags, &f.palette, &f.colours) != BY_OK || read_frame(&r, &f) != BY_OK)
+        return NULL;
+    width = BY_MAX(width, f.left + f.width); /* a canvas grows to hold its first frame */
+    height = BY_MAX(height, f.top + f.height);
+    if (image_check_size(width, height, s->max_pixels) != BY_OK ||
         image_check_size(f.width, f.height, s->max_pixels) != BY_OK)
         return NULL;
     const size_t count = (size_t)f.width * (size_t)f.height;

@@ -61,7 +61,7 @@ static void skip_other_chunks(png_structp png)
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
 }
 
-/* Whether a transparent colour is to become alpha. Pillow compares the key of a grey picture of less than 8 bits with
+/* Whether a transparent colour is to become alpha. Pillow compares the key of a grey picture of 2 or 4 bits with
  * pixels that are scaled to bytes already, so that only black can be transparent; the pictures are to be equal. */
 static bool applies_key(const png_job *j, int colour, int depth)
 {
@@ -69,7 +69,7 @@ static bool applies_key(const png_job *j, int colour, int depth)
     if (!j->source->alpha || !png_get_valid(j->png, j->info, PNG_INFO_tRNS))
         return false;
     png_get_tRNS(j->png, j->info, NULL, NULL, &key);
-    return colour != PNG_COLOR_TYPE_GRAY || depth >= 8 || key->gray == 0;
+    return colour != PNG_COLOR_TYPE_GRAY || depth >= 8 || depth == 1 || key->gray == 0;
 }
 
 static by_pixels native_format(const png_job *j, int colour, int depth)
