@@ -122,6 +122,57 @@ static void test_gif_codes(void **state)
     }
 }
 
+/* A file of 2 x 1 pixels, red and blue, whose EXIF chunk says that it is to be turned by a quarter. */
+static void test_webp_orientation(void **state)
+{
+    (void)state;
+    static const uint8_t file[] = {
+        82,  73,  70,  70, 82, 0,  0,   0,   87, 69, 66, 80, 86, 80, 56, 88, 10, 0, 0,  0,  8,  0,  0,
+        0,   1,   0,   0,  0,  0,  0,   86,  80, 56, 76, 17, 0,  0,  0,  47, 1,  0, 0,  0,  15, 16, 243,
+        191, 255, 243, 31, 14, 50, 162, 255, 1,  0,  69, 88, 73, 70, 26, 0,  0,  0, 73, 73, 42, 0,  8,
+        0,   0,   0,   1,  0,  18, 1,   3,   0,  1,  0,  0,  0,  6,  0,  0,  0,  0, 0,  0,  0};
+    if (!strstr(by_image_formats(), "webp"))
+        return;
+    by_image *m = by_image_decode(file, sizeof file, &(by_image_spec){.upright = true});
+    assert_non_null(m);
+    assert_int_equal(m->width * 10 + m->height, 12);
+    assert_memory_equal(m->pixels, "\xff\0\0\0\0\xff", 6);
+    by_image_free(m);
+    for (size_t n = 0; n < sizeof file; n++) /* a cut file is an error or the same picture */
+        by_image_free(by_image_decode(file, n, &(by_image_spec){.upright = true}));
+}
+
+/* A first frame at (1, 0) of a canvas of one pixel: the canvas becomes wider, as in Pillow. */
+static void test_gif_canvas(void **state)
+{
+    (void)state;
+    static const uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1, 0, 0x80, 0, 0, 10,   20, 30, 40, 50,
+                                  60,  ',', 1,   0,   0,   0,   1, 0, 1, 0, 0,    2, 2, 0x4c, 1,  0,  ';'};
+    by_image *m = by_image_decode(gif, sizeof gif, NULL);
+    assert_non_null(m);
+    assert_int_equal(m->width * 10 + m->height, 21);
+    assert_memory_equal(m->pixels, "\x0a\x14\x1e\x28\x32\x3c", 6);
+    by_image_free(m);
+    assert_null(by_image_decode(gif, sizeof gif, &(by_image_spec){.max_pixels = 1}));
+}
+
+/* A black and a white pixel of one bit; white is transparent. */
+static void test_transparent_bit(void **state)
+{
+    (void)state;
+    static const uint8_t png[] = {
+        137, 80, 78,  71,  13,  10,  26, 10, 0,   0,  0,  13, 73, 72,  68,  82, 0,   0,  0,  2,  0,
+        0,   0,  1,   1,   0,   0,   0,  0,  220, 89, 66, 39, 0,  0,   0,   2,  116, 82, 78, 83, 0,
+        1,   1,  148, 253, 174, 0,   0,  0,  10,  73, 68, 65, 84, 120, 156, 99, 112, 0,  0,  0,  66,
+        0,   65, 41,  55,  244, 239, 0,  0,  0,   0,  73, 69, 78, 68,  174, 66, 96,  130};
+    if (!reads_png())
+        return;
+    by_image *m = by_image_decode(png, sizeof png, &(by_image_spec){.format = BY_PIXELS_RGBA});
+    assert_non_null(m);
+    assert_memory_equal(m->pixels, "\0\0\0\xff\xff\xff\xff\0", 8);
+    by_image_free(m);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -235,9 +286,62 @@ static void test_processor(void **state)
     by_image_free(m);
 }
 
+static void assert_prepared(const char *json, const by_image *m, int width, int height, double first)
+{
+    by_processor *p = processor(json);
+    by_prepared x;
+    assert_non_null(p);
+    assert_int_equal(by_processor_apply(p, m, &x), BY_OK);
+    assert_int_equal(x.width, width);
+    assert_int_equal(x.height, height);
+    assert_float_equal(x.values[0], first, 1e-6);
+    by_prepared_free(&x);
+    by_processor_free(p);
+}
+
+/* What the reference does where a file says nothing, and with a limit to the longer side: 50 * 20 / 44 is 22.7. */
+static void test_processor_rules(void **state)
+{
+    (void)state;
+    by_image *m = by_image_new(20, 44, BY_PIXELS_RGB);
+    assert_non_null(m);
+    assert_prepared("{\"image_processor_type\": \"DeiTImageProcessor\", \"size\": 12, \"crop_size\": 8}", m,
+                    8, 8, -1);
+    assert_prepared("{\"size\": {\"shortest_edge\": 30, \"longest_edge\": 50}}", m, 23, 50, -1);
+    assert_prepared("{\"size\": {\"shortest_edge\": 30, \"longest_edge\": 66}}", m, 30, 66, -1);
+    by_image_free(m);
+}
+
+/* The reference normalises before it looks for colours. */
+static void test_saved_palette(void **state)
+{
+    static const char plain[] =
+        "{\"image_processor_type\": \"ImageGPTImageProcessor\", \"size\": 4, \"clusters\": "
+        "[[-1,-1,-1],[0.1,0.5,1]]}";
+    size_t size;
+    (void)state;
+    by_processor *p = processor(plain);
+    assert_non_null(p);
+    assert_int_equal(by_processor_save(p, folder), BY_OK);
+    by_processor_free(p);
+    char *text = base_file_read(at("preprocessor_config.json"), 1 << 20, &size);
+    assert_non_null(text);
+    const char *factor = strstr(text, "\"rescale_factor\":");
+    assert_non_null(factor);
+    assert_float_equal(strtod(factor + 17, NULL), 1.0 / 255, 1e-9);
+    assert_null(strstr(text, "rescale_offset"));
+    base_free(text);
+    p = processor(
+        "{\"rescale_factor\": 0.00784313725490196, \"rescale_offset\": true, \"clusters\": [[0, 0, 0]]}");
+    assert_non_null(p); /* earlier files */
+    by_processor_free(p);
+}
+
 static void test_bad_processors(void **state)
 {
-    static const char *const bad[] = {"{\"size\": -1}",
+    static const char *const bad[] = {"{\"clusters\": [[0, 0, 0]], \"image_mean\": [0.4, 0.5, 0.5]}",
+                                      "{\"clusters\": [[0, 0, 0]], \"do_normalize\": false}",
+                                      "{\"size\": -1}",
                                       "{\"size\": {}}",
                                       "{\"image_std\": [0, 1, 1]}",
                                       "{\"resample\": 9}",
@@ -318,12 +422,22 @@ static void test_processor_size(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_and_read), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_gif_codes),      cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_resize),         cmocka_unit_test(test_order_of_passes),
-        cmocka_unit_test(test_crop),           cmocka_unit_test(test_processor),
-        cmocka_unit_test(test_bad_processors), cmocka_unit_test(test_saved_processor),
+        cmocka_unit_test(test_write_and_read),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_gif_codes),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_order_of_passes),
+        cmocka_unit_test(test_crop),
+        cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_bad_processors),
+        cmocka_unit_test(test_saved_processor),
         cmocka_unit_test(test_processor_size),
+        cmocka_unit_test(test_webp_orientation),
+        cmocka_unit_test(test_gif_canvas),
+        cmocka_unit_test(test_transparent_bit),
+        cmocka_unit_test(test_processor_rules),
+        cmocka_unit_test(test_saved_palette),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

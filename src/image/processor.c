@@ -42,14 +42,9 @@ struct processor_type {
     {                 \
         0.5, 0.5, 0.5 \
     }
-#define IMAGENET            \
-    {0.485, 0.456, 0.406},  \
-    {                       \
-        0.229, 0.224, 0.225 \
-    }
 static const processor_type types[] = {
     {"ViT", 224, 0, true, BY_FILTER_BILINEAR, HALVES, HALVES},
-    {"DeiT", 256, 224, true, BY_FILTER_BICUBIC, IMAGENET},
+    {"DeiT", 256, 224, true, BY_FILTER_BICUBIC, HALVES, HALVES},
     {"CLIP",
      224,
      224,
@@ -158,9 +153,23 @@ static by_status read_clusters(by_processor *p, const cJSON *json)
     return BY_OK;
 }
 
-/* The palette lies in [-1, 1]: pictures are brought there whatever the normalisation. */
+static float value(const by_processor *p, int byte, int c)
+{
+    float v = (float)(p->rescales ? byte * p->factor : byte);
+    if (p->rescales && p->offset)
+        v -= 1;
+    return p->normalises ? (v - (float)p->mean[c]) / (float)p->std[c] : v;
+}
+
+/* The palette lies in [-1, 1], and pictures are brought there. An offset was written without regard to the normalisation. */
 static by_status use_palette(by_processor *p)
 {
+    for (int c = 0; c < 3 && !p->offset; c++)
+        if (fabsf(value(p, 0, c) + 1) > 1e-4f || fabsf(value(p, 255, c) - 1) > 1e-4f)
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "rescale_factor, image_mean and image_std give values from %g to %g; "
+                             "with clusters there are those from -1 to 1",
+                             (double)value(p, 0, c), (double)value(p, 255, c));
     p->channels = 3;
     p->rescales = p->offset = true;
     p->factor = 1 / 127.5;
@@ -358,8 +367,8 @@ static bool put_config(cJSON *json, const by_processor *p)
            cJSON_AddBoolToObject(json, "do_center_crop", p->crops) &&
            (!p->crops || put_size(json, "crop_size", &p->crop)) &&
            cJSON_AddBoolToObject(json, "do_rescale", p->rescales || p->colours) &&
-           cJSON_AddNumberToObject(json, "rescale_factor", p->factor) &&
-           (!p->offset || cJSON_AddTrueToObject(json, "rescale_offset")) &&
+           cJSON_AddNumberToObject(json, "rescale_factor", p->colours ? 1.0 / 255 : p->factor) &&
+           (!p->offset || p->colours || cJSON_AddTrueToObject(json, "rescale_offset")) &&
            cJSON_AddBoolToObject(json, "do_normalize", p->normalises || p->colours) &&
            put_each(json, "image_mean", p->mean, p->channels) &&
            put_each(json, "image_std", p->std, p->channels) && put_clusters(json, p);
@@ -380,7 +389,7 @@ by_status by_processor_save(const by_processor *p, const char *dir)
 
 /* ---- applying ------------------------------------------------------------------------------------ */
 
-/* The size to resize to. The longer side is cut down to a whole number. */
+/* The size to resize to. The longer side is cut down to a whole number; where it has a limit, the shorter one is rounded. */
 static image_size target_size(const by_processor *p, const by_image *m)
 {
     image_size s = p->size;
@@ -388,9 +397,10 @@ static image_size target_size(const by_processor *p, const by_image *m)
         return s;
     const int64_t low = BY_MIN(m->width, m->height), high = BY_MAX(m->width, m->height);
     int64_t a = s.shortest, b = a * high / low;
-    if (s.longest && b > s.longest) {
-        a = BY_MAX((int64_t)s.longest * a / b, 1);
-        b = s.longest;
+    if (s.longest && (double)high / (double)low * s.shortest > s.longest) {
+        const double exact = (double)s.longest * (double)low / (double)high;
+        a = BY_MAX((int64_t)rint(exact), 1);
+        b = a == low ? high : (int64_t)(exact * (double)high / (double)low);
     }
     s.width = (int)(m->width <= m->height ? a : b);
     s.height = (int)(m->width <= m->height ? b : a);
@@ -425,14 +435,6 @@ static by_image *shape(const by_processor *p, const by_image *m)
                                   crop_offset(sized->height, p->crop.height), p->crop.width, p->crop.height);
     by_image_free(sized);
     return cut;
-}
-
-static float value(const by_processor *p, int byte, int c)
-{
-    float v = (float)(p->rescales ? byte * p->factor : byte);
-    if (p->rescales && p->offset)
-        v -= 1;
-    return p->normalises ? (v - (float)p->mean[c]) / (float)p->std[c] : v;
 }
 
 by_status by_processor_values(const by_processor *p, const by_image *m, float *out)
