@@ -50,7 +50,7 @@ const char *model_prefix(const by_model *m)
 }
 
 /* Returns the index of the parameter with that name, with or without the model's own prefix, or -1. */
-static int find(const by_model *m, const char *name, base_buf *scratch)
+static int find_spelled(const by_model *m, const char *name, base_buf *scratch)
 {
     int k = by_params_find(m->params, name);
     if (k >= 0)
@@ -59,6 +59,41 @@ static int find(const by_model *m, const char *name, base_buf *scratch)
     base_buf_puts(scratch, model_prefix(m));
     base_buf_puts(scratch, name);
     return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
+}
+
+/* Puts the name that a parameter has in published files where `name` is made of the names of modules (arch_family.modules).
+ * Returns false if it is the same. */
+static bool respell(const by_model *m, const char *name, base_buf *out)
+{
+    const arch_alias *all = m->arch->modules ? m->arch->modules : m->arch->renamed;
+    bool other = false;
+    for (const char *at = name; all && *at;) {
+        const arch_alias *p = all;
+        size_t n = 0;
+        for (; p->key; p++) {
+            n = strlen(p->field);
+            if (strncmp(at, p->field, n) == 0 && at[n] == '.')
+                break;
+        }
+        other |= p->key != NULL;
+        n = p->key ? n : strcspn(at, ".");
+        base_buf_put(out, p->key ? p->key : at, p->key ? strlen(p->key) : n);
+        base_buf_put(out, ".", at[n] == '.');
+        at += n + (at[n] == '.');
+    }
+    return other && !out->failed;
+}
+
+/* As find_spelled, with the names of modules too: programs that store a state as it is in memory write these. */
+static int find(const by_model *m, const char *name, base_buf *scratch)
+{
+    base_buf file = {0};
+    int k = find_spelled(m, name, scratch);
+    if (k < 0 && respell(m, name, &file))
+        k = find_spelled(m, file.data, scratch);
+    scratch->failed |= file.failed;
+    base_buf_free(&file);
+    return k;
 }
 
 /* Returns the index of the parameter that a tensor of the file belongs to, or -1. */

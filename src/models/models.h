@@ -179,6 +179,7 @@ typedef struct arch_family {
     /* Parts of names in files whose modules have other names in the reference library, and so in adapters. The first that
      * fits counts. key NULL at the end; NULL: none */
     const arch_alias *modules;
+    const arch_alias *renamed; /* as modules, where adapters have the names of files all the same */
     const arch_alias *copies; /* endings of tensors that repeat a parameter: in a file they have its values; key
                                NULL at the end, NULL: none */
     const char *const *sines; /* endings of tables of positions, which must be the sines of 2017; as ignored */

@@ -188,7 +188,7 @@ static const by_input_info inputs[] = {{"pixel_values", BY_F32, "BCHW", BY_PART_
     .prefix = "", .text_part = "decoder", .text_type = type, .fields = its_fields,               \
     .n_fields = BY_COUNT(its_fields), .keys = its_keys, .config_size = sizeof(caption_config),   \
     .presets = presets, .n_presets = BY_COUNT(presets), .read = read, .write = write,            \
-    .labels_in_place = true, .pictures = pictures, .inputs = inputs
+    .labels_in_place = true, .renamed = arch_vit_modules, .pictures = pictures, .inputs = inputs
 
 /* ---- BERT ---------------------------------------------------------------------------------------- */
 

@@ -145,7 +145,8 @@ static by_status generate_rows(verify_case *c, const by_weight *e, generation *g
     const bool pair = by_model_task(c->model) == BY_TASK_SEQ2SEQ;
     const by_array *pixels = pair ? by_batch_find(&c->extra, "pixel_values") : NULL;
     by_picture_batch seen;
-    if (pixels) {
+    by_pictures pictures;
+    if (pixels && by_model_pictures(c->model, &pictures)) {
         seen = (by_picture_batch){pixels->data, (int)e->dim[0] / g->spec.beam.returned, (int)pixels->shape[2],
                                   (int)pixels->shape[3]};
         g->spec.pictures = &seen;
@@ -170,6 +171,8 @@ static by_status generate_rows(verify_case *c, const by_weight *e, generation *g
     }
     by_generator_free(c->generator);
     by_generator_spec shape = {.batch = rows * beams, .beams = beams};
+    if (g->spec.pictures) /* of another size than the configuration's */
+        shape.source_capacity = by_pictures_positions(&pictures, seen.height, seen.width);
     if (!pair && !by_model_is_limited(c->model))
         shape.capacity = BY_MAX(by_model_context(c->model), (int)width);
     c->generator = s == BY_OK ? by_generator_new(c->model, &shape) : NULL;
