@@ -305,9 +305,14 @@ static by_status read_label_names(by_model *m, const cJSON *object)
 static by_status unknown_class(const by_model *m, const char *name)
 {
     base_buf known = {0};
-    for (int t = 0; t < BY_TASK_COUNT; t++)
-        if (m->arch->classes[t])
-            base_buf_printf(&known, "%s%s", known.size ? ", " : "", m->arch->classes[t]);
+    for (int t = 0; t < BY_TASK_COUNT; t++) {
+        const char *class = m->arch->classes[t];
+        int first = 0; /* a class may be that of several tasks */
+        while (class && (!m->arch->classes[first] || strcmp(m->arch->classes[first], class) != 0))
+            first++;
+        if (class && first == t)
+            base_buf_printf(&known, "%s%s", known.size ? ", " : "", class);
+    }
     if (m->arch->other.name)
         base_buf_printf(&known, ", %s", m->arch->other.name);
     by_status s = base_fail(BY_ERR_UNSUPPORTED,

@@ -288,7 +288,8 @@ by_status train_without_pictures(const by_image_training *i)
 
 by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
-    const train_picture_tuning tuning = {.freeze = spec->freeze,
+    const train_picture_tuning tuning = {.kind = spec->reading.kind,
+                                         .freeze = spec->freeze,
                                          .layer_decay = spec->layer_decay,
                                          .warmup_share = spec->warmup_share,
                                          .eval_batch = spec->work.batch,

@@ -10,6 +10,7 @@
 
 /* What fine-tuning adds to a run. */
 typedef struct train_picture_tuning {
+    by_example_kind kind;
     const char *freeze;
     double layer_decay;  /* 0: 1 */
     double warmup_share; /* of the run, where the schedule's warm-up is negative */

@@ -216,6 +216,18 @@ static by_task task_of(const by_model *m)
     return task == BY_TASK_SEQ2SEQ || task == BY_TASK_CONTRAST ? task : BY_TASK_CLASSIFY;
 }
 
+/* The task that was asked for is the one that the model can learn. */
+static by_status check_kind(const train_picture_run *r, const by_model *m)
+{
+    const bool captions = r->tuning && r->tuning->kind == BY_EXAMPLE_CAPTION;
+    if (!r->tuning || captions == (r->task != BY_TASK_CLASSIFY))
+        return BY_OK;
+    return base_fail(BY_ERR_ARGUMENT,
+                     captions ? "a %s learns the classes of pictures, not captions"
+                              : "a %s learns captions, not the classes of pictures",
+                     by_model_class(m));
+}
+
 static by_status open_model(train_picture_run *r)
 {
     by_model_spec spec = model_spec(r);
@@ -226,7 +238,9 @@ static by_status open_model(train_picture_run *r)
     gen_reads_pictures(m, &reads);
     r->task = task_of(m);
     spec.task = r->task;
-    by_status s = open_data(r, reads.channels);
+    by_status s = check_kind(r, m);
+    if (s == BY_OK)
+        s = open_data(r, reads.channels);
     if (s == BY_OK && r->task == BY_TASK_CLASSIFY) {
         spec.labels = by_picture_set_classes(r->set);
         spec.new_head = !same_classes(m, r->set);

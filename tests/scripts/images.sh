@@ -110,6 +110,14 @@ check frozen-body eval 'grep -q "\"trained_parameters\":163," out'
 
 run finetune whole --data train-images-idx3-ubyte --max-steps 2 --out guessed --threads 1 --quiet
 check a-model-of-pictures-says-its-task works '^2 steps'
+run finetune whole --task caption --data list.tsv --out other
+check no-captions-from-a-classifier fails 1 'a ViTForImageClassification learns the classes of pictures, not captions'
+run finetune "$BANYAN_SOURCE/tests/data/verify/caption" --task image-classify --data train-images-idx3-ubyte --out other
+check no-classes-from-captions fails 1 'a VisionEncoderDecoderModel learns captions, not the classes of pictures'
+mkdir -p clip && echo '{"model_type": "clip", "architectures": ["CLIPForImageClassification"]}' >clip/config.json
+cp whole/best/model.safetensors clip
+run eval clip --data list.tsv
+check names-each-class-once fails 1 'clip supports: CLIPModel$'
 run distill whole --data train-images-idx3-ubyte --max-steps 2 --out none --threads 1 --quiet
 check no-distillation-of-pictures fails 1 'a ViTForImageClassification reads pictures, and distillation runs on text'
 run tokenize whole text
