@@ -258,6 +258,33 @@ static by_status rename_aliases(by_model *m)
     return BY_OK;
 }
 
+/* A nested configuration may be there a second time, as PART_dict: in the reference it counts, with the defaults for what it
+ * leaves out. */
+static by_status rename_parts(by_model *m)
+{
+    static const char tail[] = "_dict";
+    for (cJSON *item = m->json->child; item;) {
+        const size_t n = strlen(item->string), stem = n > strlen(tail) ? n - strlen(tail) : 0;
+        char part[64];
+        base_format(part, sizeof part, "%.*s", (int)BY_MIN(stem, sizeof part), item->string);
+        if (stem == 0 || strcmp(item->string + stem, tail) != 0 || !is_part(m->arch, part) ||
+            !(cJSON_IsObject(item) || cJSON_IsNull(item))) {
+            item = item->next;
+            continue;
+        }
+        cJSON_DetachItemViaPointer(m->json, item);
+        if (cJSON_IsNull(item)) {
+            cJSON_Delete(item);
+        } else {
+            cJSON_DeleteItemFromObjectCaseSensitive(m->json, part);
+            if (!base_json_put(m->json, part, item))
+                return base_fail(BY_ERR_MEMORY, "out of memory while reading config.json");
+        }
+        item = m->json->child; /* neighbours may be gone */
+    }
+    return BY_OK;
+}
+
 /* ---- labels and classes ---------------------------------------------------------------------- */
 
 static const char *const problem_names[] = {
@@ -477,6 +504,7 @@ by_status model_config_take(by_model *m, const by_model_spec *spec)
     m->config = base_alloc_zero(1, m->arch->config_size);
     if (!m->config)
         return BY_ERR_MEMORY;
+    BY_TRY(rename_parts(m));
     BY_TRY(rename_aliases(m));
     BY_TRY(check_parts(m));
     for (int i = 0; i < m->arch->n_fields; i++)

@@ -52,13 +52,9 @@ static const arch_field fields[] = {
 
 static const arch_key keys[] = {
     {.key = "text_config.initializer_range"}, /* unused by the reference too */
-    {.key = "text_config.initializer_factor"},
-    {.key = "vision_config.initializer_factor"},
+    {.key = "text_config.initializer_factor"}, {.key = "vision_config.initializer_factor"},
     {.key = "text_config.projection_dim"}, /* projection_dim decides */
-    {.key = "vision_config.projection_dim"},
-    {.key = "text_config_dict", .neutral = "null"}, /* the older names of both */
-    {.key = "vision_config_dict", .neutral = "null"},
-    {.key = NULL},
+    {.key = "vision_config.projection_dim"},   {.key = NULL},
 };
 
 static const arch_preset presets[] = {

@@ -86,6 +86,7 @@ const arch_family arch_deit = {
     .prefix = "deit.",
     .modules = arch_vit_modules,
     .keys = arch_vit_keys,
+    .ignored = arch_vit_ignored,
     .tokens = {-1, -1, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -549,6 +549,7 @@ by_status arch_vit_check(const void *config);
 by_pictures arch_vit_pictures(const void *config);
 extern const arch_key arch_vit_keys[];
 extern const arch_alias arch_vit_modules[];
+extern const char *const arch_vit_ignored[];
 
 /* The configuration of a model that writes captions with this encoder and this decoder of this family, whose own configurations are
  * copied. The caller owns it; NULL on failure. */

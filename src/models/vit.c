@@ -7,6 +7,9 @@ static const arch_field fields[] = {ARCH_VIT_FIELDS};
 const arch_key arch_vit_keys[] = {{.key = "encoder_stride"}, /* of masked image modelling */
                                   {.key = NULL}};
 
+/* What stands for a hidden patch in masked image modelling. */
+const char *const arch_vit_ignored[] = {"embeddings.mask_token", NULL};
+
 /* Files have the names of transformers 4, and modules those of transformers 5. */
 const arch_alias arch_vit_modules[] = {{"encoder.layer", "layers"},
                                        {"attention.attention.query", "attention.q_proj"},
@@ -166,6 +169,7 @@ const arch_family arch_vit = {
     .prefix = "vit.",
     .modules = arch_vit_modules,
     .keys = arch_vit_keys,
+    .ignored = arch_vit_ignored,
     .tokens = {-1, -1, -1},
     .fields = fields,
     .n_fields = BY_COUNT(fields),

@@ -247,7 +247,7 @@ check verify-missing fails 1 nowhere
 run verify "$model"
 check verify-no-case fails 1 case.json
 cases=$BANYAN_SOURCE/tests/data/verify
-for case in gpt2 bert t5 xlnet-answers vit-other-size deit-teacher caption caption-bert caption-roberta upscale-2d upscale-dmol tune-deit tune-vit-old tune-caption vit-module-names caption-module-names; do
+for case in gpt2 bert t5 xlnet-answers vit-other-size deit-teacher caption caption-bert caption-roberta upscale-2d upscale-dmol tune-deit tune-vit-old tune-caption vit-module-names caption-module-names clip-old; do
     run verify "$cases/$case" --threads 1
     check "verify-$case" works '^verify: ok [0-9]* tensors$'
 done
