@@ -309,6 +309,15 @@ static by_status open_paths(by_picture_set *p, const char *const *paths, int cou
     return p->n_blocks ? BY_OK : sort_classes(p);
 }
 
+by_status data_picture_set_check_names(const by_picture_set *p)
+{
+    return !p->spec.classes || p->n_blocks
+               ? BY_OK
+               : base_fail(
+                     BY_ERR_ARGUMENT,
+                     "names of classes are given for IDX and CIFAR files; folders and lists have names");
+}
+
 by_picture_set *by_picture_set_open(const char *const *paths, int count, const by_picture_set_spec *spec)
 {
     if (!paths || !spec) {

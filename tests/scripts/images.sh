@@ -143,6 +143,10 @@ check names-the-option-of-a-column refuse 'name the column with --label-column' 
 printf '{"file_name": 5, "label": "a"}\n' >number.jsonl
 check a-file-that-is-a-number refuse 'line 1: no key "file_name" with a string' --data number.jsonl
 check no-names-file refuse '^banyan train: cannot open nowhere' --data train-images-idx3-ubyte --classes nowhere
+mkdir -p named/x named/y
+# shellcheck disable=SC2059 # the escapes are the data
+printf "GIF89a$(octal 1 0 1 0 128 0 0 10 20 30 40 50 60 44 0 0 0 0 1 0 1 0 0 2 2 76 1 0 59)" | tee named/x/1.gif >named/y/1.gif
+check no-names-of-a-folder refuse 'names of classes are given for IDX and CIFAR files' --classes a,b --data named
 check no-pictures refuse 'no PNG, JPEG, WebP or GIF' --data "$(mkdir -p empty && echo empty)"
 run eval whole "$BANYAN_SOURCE/README.md" --threads 1
 check not-pictures fails 1 README.md
