@@ -126,17 +126,34 @@ static void test_gif_codes(void **state)
 static void test_webp_orientation(void **state)
 {
     (void)state;
-    static const uint8_t file[] = {
-        82,  73,  70,  70, 82, 0,  0,   0,   87, 69, 66, 80, 86, 80, 56, 88, 10, 0, 0,  0,  8,  0,  0,
-        0,   1,   0,   0,  0,  0,  0,   86,  80, 56, 76, 17, 0,  0,  0,  47, 1,  0, 0,  0,  15, 16, 243,
-        191, 255, 243, 31, 14, 50, 162, 255, 1,  0,  69, 88, 73, 70, 26, 0,  0,  0, 73, 73, 42, 0,  8,
-        0,   0,   0,   1,  0,  18, 1,   3,   0,  1,  0,  0,  0,  6,  0,  0,  0,  0, 0,  0,  0};
+    uint8_t file[] = {82, 73, 70, 70, 82, 0,  0,  0,  87, 69,  66,  80,  86,  80, 56, 88, 10,  0,
+                      0,  0,  8,  0,  0,  0,  1,  0,  0,  0,   0,   0,   86,  80, 56, 76, 17,  0,
+                      0,  0,  47, 1,  0,  0,  0,  15, 16, 243, 191, 255, 243, 31, 14, 50, 162, 255,
+                      1,  0,  69, 88, 73, 70, 26, 0,  0,  0,   73,  73,  42,  0,  8,  0,  0,   0,
+                      1,  0,  18, 1,  3,  0,  1,  0,  0,  0,   6,   0,   0,   0,  0,  0,  0,   0};
     if (!strstr(by_image_formats(), "webp"))
         return;
     by_image *m = by_image_decode(file, sizeof file, &(by_image_spec){.upright = true});
     assert_non_null(m);
     assert_int_equal(m->width * 10 + m->height, 12);
     assert_memory_equal(m->pixels, "\xff\0\0\0\0\xff", 6);
+    by_image_free(m);
+    file[76] = 4; /* the number is a LONG */
+    m = by_image_decode(file, sizeof file, &(by_image_spec){.upright = true});
+    assert_non_null(m);
+    assert_int_equal(m->height, 2);
+    by_image_free(m);
+    static const uint8_t tiff[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 4, 0, 0, 0, 1, 0, 0, 0, 6};
+    memset(file + 64, 0, sizeof file - 64);
+    memcpy(file + 64, tiff, sizeof tiff);
+    m = by_image_decode(file, sizeof file, &(by_image_spec){.upright = true});
+    assert_non_null(m);
+    assert_int_equal(m->height, 2);
+    by_image_free(m);
+    file[77] = 1; /* bytes name no orientation */
+    m = by_image_decode(file, sizeof file, &(by_image_spec){.upright = true});
+    assert_non_null(m);
+    assert_int_equal(m->height, 1);
     by_image_free(m);
     for (size_t n = 0; n < sizeof file; n++) /* a cut file is an error or the same picture */
         by_image_free(by_image_decode(file, n, &(by_image_spec){.upright = true}));

@@ -198,8 +198,10 @@ int image_exif_orientation(const uint8_t *tiff, size_t size)
     const unsigned entries = tiff_number(tiff + at, 2, big);
     for (size_t i = 0; i < entries && at + 2 + 12 * (i + 1) <= size; i++) {
         const uint8_t *entry = tiff + at + 2 + 12 * i;
-        if (tiff_number(entry, 2, big) == 0x112) { /* Orientation, a SHORT */
-            const unsigned v = tiff_number(entry + 8, 2, big);
+        if (tiff_number(entry, 2, big) == 0x112) { /* Orientation: a SHORT, of some writers a LONG */
+            const unsigned type = tiff_number(entry + 2, 2, big);
+            const bool is_short = type == 3 || type == 8, is_long = type == 4 || type == 9;
+            const unsigned v = is_short || is_long ? tiff_number(entry + 8, is_long ? 4 : 2, big) : 1;
             return v >= 1 && v <= 8 ? (int)v : 1;
         }
     }
