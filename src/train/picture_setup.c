@@ -229,10 +229,28 @@ static by_status check_kind(const train_picture_run *r, const by_model *m)
                      by_model_class(m));
 }
 
+/* The model as it is, or the body of one whose class is not known, such as that of masked image modelling. */
+static by_model *open_start(const train_picture_run *r, by_dtype dtype, bool *known)
+{
+    by_model *m = by_model_open(r->device, r->spec.init_from, &(by_model_spec){.dtype = dtype});
+    *known = m != NULL;
+    if (m || base_error_status() != BY_ERR_UNSUPPORTED)
+        return m;
+    char *why = base_strdup(by_error_message());
+    m = by_model_open(
+        r->device, r->spec.init_from,
+        &(by_model_spec){.dtype = dtype, .task = BY_TASK_CLASSIFY, .labels = 2, .new_head = true});
+    if (!m && why)
+        base_fail(BY_ERR_UNSUPPORTED, "%s", why);
+    base_free(why);
+    return m;
+}
+
 static by_status open_model(train_picture_run *r)
 {
     by_model_spec spec = model_spec(r);
-    by_model *m = by_model_open(r->device, r->spec.init_from, &(by_model_spec){.dtype = spec.dtype});
+    bool known;
+    by_model *m = open_start(r, spec.dtype, &known);
     by_pictures reads;
     if (!m)
         return base_error_status();
@@ -244,7 +262,7 @@ static by_status open_model(train_picture_run *r)
         s = open_data(r, reads.channels);
     if (s == BY_OK && r->task == BY_TASK_CLASSIFY) {
         spec.labels = by_picture_set_classes(r->set);
-        spec.new_head = !same_classes(m, r->set);
+        spec.new_head = !known || !same_classes(m, r->set);
     } else if (s == BY_OK && !(r->tokenizer = by_tokenizer_load(r->spec.init_from))) {
         s = base_error_status();
     }

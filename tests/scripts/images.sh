@@ -110,6 +110,11 @@ check frozen-body eval 'grep -q "\"trained_parameters\":163," out'
 
 run finetune whole --data train-images-idx3-ubyte --max-steps 2 --out guessed --threads 1 --quiet
 check a-model-of-pictures-says-its-task works '^2 steps'
+# a body with another head: that of masked image modelling
+mkdir -p masked && cp guessed/model.safetensors guessed/preprocessor_config.json masked
+sed 's/ViTForImageClassification/ViTForMaskedImageModeling/' guessed/config.json >masked/config.json
+run finetune masked --data train-images-idx3-ubyte --max-steps 2 --out unmasked --threads 1 --quiet
+check a-masked-model-begins works '^2 steps'
 run finetune whole --task caption --data list.tsv --out other
 check no-captions-from-a-classifier fails 1 'a ViTForImageClassification learns the classes of pictures, not captions'
 run finetune "$BANYAN_SOURCE/tests/data/verify/caption" --task image-classify --data train-images-idx3-ubyte --out other
