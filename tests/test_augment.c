@@ -137,6 +137,18 @@ static void resize(by_image *m)
     base_free(to);
 }
 
+/* The sine of 45 degrees has 15 digits only if it is rounded in decimal. */
+static void test_rounded_angle(void **state)
+{
+    (void)state;
+    by_image *m = by_image_new(2, 2, BY_PIXELS_GREY);
+    assert_non_null(m);
+    memcpy(m->pixels, (const uint8_t[]){21, 71, 121, 171}, 4);
+    assert_int_equal(image_rotate(m, 45, BY_FILTER_BILINEAR, (const uint8_t[]){0, 0, 0}), BY_OK);
+    assert_memory_equal(m->pixels, ((const uint8_t[]){45, 120, 71, 146}), 4);
+    by_image_free(m);
+}
+
 /* Operations that take several pixels at a time, on pictures of more than one vector or block: again the sums of Pillow 13. */
 static void test_wide(void **state)
 {
@@ -346,9 +358,9 @@ static void test_mix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations), cmocka_unit_test(test_wide),  cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_keys),       cmocka_unit_test(test_flips), cmocka_unit_test(test_shifts),
-        cmocka_unit_test(test_erase),      cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_operations), cmocka_unit_test(test_wide),  cmocka_unit_test(test_rounded_angle),
+        cmocka_unit_test(test_parse),      cmocka_unit_test(test_keys),  cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_shifts),     cmocka_unit_test(test_erase), cmocka_unit_test(test_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

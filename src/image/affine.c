@@ -136,10 +136,12 @@ by_status image_affine(by_image *m, const double a[6], by_filter filter, const u
     return from ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Pillow rounds the matrix to 15 digits. */
+/* Pillow rounds the matrix to 15 digits. Multiplying would round once more before that. */
 static double rounded(double x)
 {
-    return rint(x * 1e15) / 1e15;
+    char text[32];
+    base_format(text, sizeof text, "%.15f", x);
+    return base_strtod(text, NULL);
 }
 
 by_status image_rotate(by_image *m, double degrees, by_filter filter, const uint8_t fill[3])
