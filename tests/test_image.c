@@ -159,6 +159,34 @@ static void test_webp_orientation(void **state)
         by_image_free(by_image_decode(file, n, &(by_image_spec){.upright = true}));
 }
 
+/* Two frames on a canvas of 4 x 3 pixels, of which the first has 2 x 1, at (2, 2). */
+static void test_animated_webp(void **state)
+{
+    (void)state;
+    uint8_t file[] = {82,  73,  70, 70, 134, 0,  0,   0,   87,  69, 66,  80,  86, 80,  56,  88,  10,  0,
+                      0,   0,   2,  0,  0,   0,  3,   0,   0,   2,  0,   0,   65, 78,  73,  77,  6,   0,
+                      0,   0,   0,  0,  0,   0,  0,   0,   65,  78, 77,  70,  42, 0,   0,   0,   1,   0,
+                      0,   1,   0,  0,  1,   0,  0,   0,   0,   0,  0,   0,   0,  2,   86,  80,  56,  76,
+                      17,  0,   0,  0,  47,  1,  0,   0,   0,   7,  80,  138, 42, 212, 163, 255, 129, 136,
+                      232, 127, 0,  0,  65,  78, 77,  70,  40,  0,  0,   0,   1,  0,   0,   1,   0,   0,
+                      0,   0,   0,  0,  0,   0,  0,   0,   0,   0,  86,  80,  56, 76,  16,  0,   0,   0,
+                      47,  0,   0,  0,  0,   7,  144, 213, 170, 64, 255, 3,   17, 209, 255, 0};
+    if (!strstr(by_image_formats(), "webp"))
+        return;
+    by_image *m = by_image_decode(file, sizeof file, NULL);
+    assert_non_null(m);
+    assert_int_equal(m->width * 10 + m->height, 43);
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(((uint8_t *)m->pixels)[i], 0);
+    assert_memory_equal((uint8_t *)m->pixels + 30, ((const uint8_t[]){10, 20, 30, 10, 20, 30}), 6);
+    by_image_free(m);
+    for (size_t n = 0; n < sizeof file; n++)
+        by_image_free(by_image_decode(file, n, NULL));
+    file[52] = 2; /* the frame sticks out of the canvas */
+    assert_null(by_image_decode(file, sizeof file, NULL));
+    assert_int_equal(base_error_status(), BY_ERR_FORMAT);
+}
+
 /* A first frame at (1, 0) of a canvas of one pixel: the canvas becomes wider, as in Pillow. */
 static void test_gif_canvas(void **state)
 {
@@ -452,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_processor_size),
         cmocka_unit_test(test_webp_orientation),
         cmocka_unit_test(test_gif_canvas),
+        cmocka_unit_test(test_animated_webp),
         cmocka_unit_test(test_transparent_bit),
         cmocka_unit_test(test_processor_rules),
         cmocka_unit_test(test_saved_palette),
