@@ -384,16 +384,18 @@ static void test_saved_palette(void **state)
 
 static void test_bad_processors(void **state)
 {
-    static const char *const bad[] = {"{\"clusters\": [[0, 0, 0]], \"image_mean\": [0.4, 0.5, 0.5]}",
-                                      "{\"clusters\": [[0, 0, 0]], \"do_normalize\": false}",
-                                      "{\"size\": -1}",
-                                      "{\"size\": {}}",
-                                      "{\"image_std\": [0, 1, 1]}",
-                                      "{\"resample\": 9}",
-                                      "{\"do_color_quantize\": true}",
-                                      "{\"clusters\": [[1, 2]]}",
-                                      "[",
-                                      "{\"size\": [1, \"x\"]}"};
+    static const char *const bad[] = {
+        "{\"size\": 8, \"do_pad\": true, \"pad_size\": {\"height\": 9, \"width\": 9}}",
+        "{\"clusters\": [[0, 0, 0]], \"image_mean\": [0.4, 0.5, 0.5]}",
+        "{\"clusters\": [[0, 0, 0]], \"do_normalize\": false}",
+        "{\"size\": -1}",
+        "{\"size\": {}}",
+        "{\"image_std\": [0, 1, 1]}",
+        "{\"resample\": 9}",
+        "{\"do_color_quantize\": true}",
+        "{\"clusters\": [[1, 2]]}",
+        "[",
+        "{\"size\": [1, \"x\"]}"};
     (void)state;
     for (int i = 0; i < BY_COUNT(bad); i++)
         assert_null(processor(bad[i]));

@@ -178,8 +178,20 @@ static by_status use_palette(by_processor *p)
     return p->palette ? BY_OK : BY_ERR_MEMORY;
 }
 
+/* What other types of processors do besides, which would change the values. */
+static by_status check_steps(const cJSON *json)
+{
+    static const char *const steps[] = {"do_pad", "do_thumbnail", "do_align_long_axis",
+                                        "do_flip_channel_order", "do_image_splitting"};
+    for (int i = 0; i < BY_COUNT(steps); i++)
+        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, steps[i])))
+            return base_fail(BY_ERR_UNSUPPORTED, "\"%s\" is true, which is not supported", steps[i]);
+    return BY_OK;
+}
+
 static by_status read_config(by_processor *p, const cJSON *json)
 {
+    BY_TRY(check_steps(json));
     const processor_type *t = p->type = find_type(json);
     int64_t filter;
     BY_TRY(base_json_bool(json, "do_resize", true, &p->resizes));
