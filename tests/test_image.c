@@ -357,6 +357,27 @@ static void test_processor_rules(void **state)
     by_image_free(m);
 }
 
+/* Settings inside processor_config.json come before those of preprocessor_config.json; a file of another kind is no matter. */
+static void test_nested_processor(void **state)
+{
+    (void)state;
+    static const char nested[] = "{\"image_processor\": {\"size\": 5, \"image_mean\": [0.25, 0.25, 0.25]}, "
+                                 "\"processor_class\": \"X\"}",
+                      other[] = "{\"processor_class\": \"X\"}", cut[] = "{\"image_processor\": ";
+    const char *const files[] = {nested, other, cut};
+    for (int i = 0; i < BY_COUNT(files); i++) {
+        int height, width;
+        assert_int_equal(base_file_write(at("processor_config.json"), files[i], strlen(files[i])), BY_OK);
+        by_processor *p = processor("{\"size\": 7}");
+        assert_int_equal(!p, i == 2);
+        if (p)
+            by_processor_size(p, &height, &width);
+        assert_true(!p || height == (i == 0 ? 5 : 7));
+        by_processor_free(p);
+    }
+    assert_int_equal(unlink(at("processor_config.json")), 0);
+}
+
 /* The reference normalises before it looks for colours. */
 static void test_saved_palette(void **state)
 {
@@ -486,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_transparent_bit),
         cmocka_unit_test(test_processor_rules),
         cmocka_unit_test(test_saved_palette),
+        cmocka_unit_test(test_nested_processor),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

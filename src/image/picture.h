@@ -55,4 +55,7 @@ static inline uint8_t *image_row(const by_image *m, int y)
            (size_t)y * (size_t)m->width * (size_t)m->channels * image_sample_bytes(m->format);
 }
 
+/* Whether a directory has settings that by_processor_open reads. */
+bool image_processor_exists(const char *dir);
+
 #endif

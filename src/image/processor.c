@@ -264,14 +264,48 @@ by_processor *by_processor_new(const by_processor_spec *spec)
     return NULL;
 }
 
+/* The settings inside processor_config.json, which come first in the reference, or those of preprocessor_config.json. *path gets the
+ * name of the file, also where it cannot be read. */
+static cJSON *load_settings(const char *dir, char **path)
+{
+    *path = base_path_join(dir, "processor_config.json");
+    if (*path && base_file_exists(*path)) {
+        cJSON *whole = base_json_load(*path);
+        cJSON *own = cJSON_DetachItemFromObjectCaseSensitive(whole, "image_processor");
+        const bool settled = !whole || own;
+        cJSON_Delete(whole);
+        if (settled)
+            return own;
+    }
+    base_free(*path);
+    *path = base_path_join(dir, "preprocessor_config.json");
+    return *path ? base_json_load(*path) : NULL;
+}
+
+bool image_processor_exists(const char *dir)
+{
+    char *path = base_path_join(dir, "preprocessor_config.json");
+    bool there = path && base_file_exists(path);
+    base_free(path);
+    path = there ? NULL : base_path_join(dir, "processor_config.json");
+    if (path && base_file_exists(path)) {
+        cJSON *whole = base_json_load(path);
+        there =
+            !whole || cJSON_HasObjectItem(whole, "image_processor"); /* who opens a damaged file says so */
+        cJSON_Delete(whole);
+    }
+    base_free(path);
+    return there;
+}
+
 by_processor *by_processor_open(const char *dir)
 {
     if (!dir) {
         base_fail_missing("directory");
         return NULL;
     }
-    char *path = base_path_join(dir, "preprocessor_config.json");
-    cJSON *json = path ? base_json_load(path) : NULL;
+    char *path;
+    cJSON *json = load_settings(dir, &path);
     by_processor *p = json ? base_alloc_zero(1, sizeof *p) : NULL;
     if (p && read_config(p, json) != BY_OK) {
         base_fail_context("%s", path);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/prefetch.h"
+#include "image/picture.h"
 #include "model/adapter.h"
 
 enum { SLOTS = 2 };
@@ -21,21 +22,13 @@ typedef struct reading {
     size_t room;
 } reading;
 
-static bool has_processor(const char *dir)
-{
-    char *path = dir ? base_path_join(dir, "preprocessor_config.json") : NULL;
-    const bool there = path && base_file_exists(path);
-    base_free(path);
-    return there;
-}
-
 by_processor *gen_processor_open(const by_model *m, const char *dir, const char *adapter)
 {
     by_pictures reads;
     char *base = model_adapter_is_folder(dir) ? by_adapter_base(dir) : NULL;
     const char *const dirs[] = {adapter, dir, base};
     for (int i = 0; i < BY_COUNT(dirs); i++)
-        if (has_processor(dirs[i])) {
+        if (dirs[i] && image_processor_exists(dirs[i])) {
             by_processor *p = by_processor_open(dirs[i]);
             base_free(base);
             return p;
