@@ -309,8 +309,11 @@ static by_status open_paths(by_picture_set *p, const char *const *paths, int cou
     return p->n_blocks ? BY_OK : sort_classes(p);
 }
 
-by_status data_picture_set_check_names(const by_picture_set *p)
+by_status data_picture_set_check_classes(const by_picture_set *p)
 {
+    if (p->spec.coarse && !p->has_superclasses)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "coarse classes are those of CIFAR-100, and there is no file of it");
     return !p->spec.classes || p->n_blocks
                ? BY_OK
                : base_fail(

@@ -39,7 +39,7 @@ static by_status open_data(train_picture_run *r, int channels)
     r->set = open_set(r, s->data, s->data_count, format_of(channels));
     if (!r->set)
         return base_error_status();
-    BY_TRY(data_picture_set_check_names(r->set));
+    BY_TRY(data_picture_set_check_classes(r->set));
     if (r->task == BY_TASK_CLASSIFY && by_picture_set_classes(r->set) < 2)
         return base_fail(BY_ERR_FORMAT, "%s: all pictures have the class \"%s\"", s->data[0],
                          by_picture_set_class(r->set, 0));
