@@ -31,7 +31,7 @@ run() { # NAME OPTIONS...
     name=$1
     shift
     "$banyan" train --model transformer --layers 6 --heads 4 --width 64 --inner 256 --dropout 0 \
-        --data "$work/source" "$work/target" --tokenizer bpe:280 --out "$work/$name" --batch-size 32 \
+        --data "$work/source" "$work/target" --tokenizer bpe:280 --out "$work/$name" \
         --max-steps "$steps" --learning-rate 2e-3 --lr-scheduler constant --eval-steps "$steps" --seed 1 \
         --threads "${THREADS:-0}" --quiet "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
     sed -n "s/.*\"step\": \([0-9]*\), \"loss\": \([0-9.e+-]*\).*/$name \1 \2/p" "$work/$name/metrics.jsonl" >>"$work/points"

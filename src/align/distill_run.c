@@ -381,7 +381,7 @@ static train_lesson lesson_of(distill_run *r)
 
 /* ---- kinds of runs ----------------------------------------------------------------------------- */
 
-static by_example_kind kind_of_examples(const by_model *teacher)
+by_example_kind distill_example_kind(const by_model *teacher)
 {
     switch (by_model_task(teacher)) {
     case BY_TASK_TAG:
@@ -418,7 +418,8 @@ static by_status run_examples(distill_run *r)
                              .warmup_share = s->warmup_share,
                              .predictions = s->predictions};
     spec.eval_data = s->eval_count ? s->eval_data[0] : NULL;
-    spec.reading.kind = kind_of_examples(r->teacher);
+    spec.reading.kind = distill_example_kind(r->teacher);
+    BY_TRY(train_task_check(r->teacher, &spec.reading));
     r->result->loss_unit = train_task_loss_unit(&spec.reading);
     by_status status = train_finetune_with(r->device, &spec, &lesson, &f);
     by_distill_result *out = r->result;

@@ -27,6 +27,8 @@ typedef struct distill_run {
 
 /* What is learned from a teacher, which was opened from `dir`: what is asked for, else by its head. */
 by_distill_kind distill_kind_of(const by_model *teacher, const char *dir, by_distill_kind asked);
+/* The labelled examples that a teacher of BY_DISTILL_EXAMPLES learns from. */
+by_example_kind distill_example_kind(const by_model *teacher);
 
 /* Makes the student of a new run (distill_student.c). An error unless it can learn from the teacher: vocabularies, heads, layer map. */
 by_status distill_student_open(const distill_run *r, const by_model_spec *spec, by_model **out);

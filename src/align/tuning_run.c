@@ -539,6 +539,11 @@ static by_status check_spec(const by_align_spec *s)
     if (s->method == BY_ALIGN_DPO && s->loss == BY_DPO_EXO_PAIR &&
         !(s->label_smoothing > 0 && s->label_smoothing < 1))
         return base_fail(BY_ERR_ARGUMENT, "the loss exo_pair needs label smoothing above 0, such as 0.01");
+    if (s->method == BY_ALIGN_DPO && s->label_smoothing > 0 && s->loss != BY_DPO_SIGMOID &&
+        s->loss != BY_DPO_ROBUST && s->loss != BY_DPO_EXO_PAIR)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "label smoothing is for the losses sigmoid, robust and exo_pair, not for %s",
+                         by_dpo_name(s->loss));
     if (s->label_smoothing < 0 || s->label_smoothing >= 0.5)
         return base_fail(BY_ERR_ARGUMENT, "label smoothing is %g; it must be from 0 to less than 0.5",
                          s->label_smoothing);

@@ -1,13 +1,20 @@
 /* pictures.c - see pictures.h. */
 #include "cli/pictures.h"
 
+#include "base/file.h"
 #include "cli/read.h"
+#include "data/picture_set.h"
 
 static by_picture_set *open_paths(char *const *paths, int count, int channels)
 {
     const by_picture_set_spec spec = {.kind = BY_EXAMPLE_IMAGE,
                                       .format = channels == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB};
     return by_picture_set_open((const char *const *)paths, count, &spec);
+}
+
+bool cli_names_pictures(const char *argument)
+{
+    return base_file_exists(argument) || base_dir_exists(argument) || data_picture_set_is_picture(argument);
 }
 
 /* The lines of standard input. */

@@ -9,4 +9,8 @@
  * failure. */
 by_picture_set *cli_pictures_open(char **paths, int count, const char *path, int channels);
 
+/* Whether an argument of a verb that reads texts and pictures stands for pictures: it is a file or a directory, or it ends
+ * like the name of a picture. */
+bool cli_names_pictures(const char *argument);
+
 #endif

@@ -155,8 +155,12 @@ static bool interrupted(void *user)
 static by_status open_reader(cli_reading *r, const char *path, const char *dir, const char *adapter)
 {
     by_pictures p;
+    by_canvas c;
     if (gen_reads_pictures(r->model, &p))
         r->processor = gen_processor_open(r->model, dir, adapter);
+    else if (by_model_canvas(r->model, &c))
+        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures; it has no labels for any",
+                         by_model_class(r->model));
     else
         r->tokenizer = cli_tokenizer(path);
     return r->processor || r->tokenizer ? BY_OK : base_error_status();

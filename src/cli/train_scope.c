@@ -36,6 +36,7 @@ static const cli_scope scopes[] = {
     {"target-column", KIND(TRANSLATE), "translate"},
     {"target-tokenizer", TEXTS, "translate"},
     {"batch-tokens", KIND(TRANSLATE), "translate"},
+    {"batch-size", ~KIND(TRANSLATE), "rows of one length (translate: --batch-tokens)"},
     {"scheduled-sampling", TEXTS, "texts"},
     {"tokenizer", ~PIXELS, "texts and captions"}, /* classifiers refuse it themselves */
     {"seq", TEXTS | PIXELS, "texts"},

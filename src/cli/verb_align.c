@@ -33,7 +33,7 @@ static const cli_option options[] = {
      .help = "dpo, kto, policies: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
              "log-probabilities (default: 0.1; simpo: 2; grpo: 0; ppo, rloo, reinforce: 0.05)"},
     {CLI_AT(align_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.49), .preset = "0",
-     .help = "dpo, cpo, simpo: assumed share of pairs in the wrong order"},
+     .help = "dpo (sigmoid, robust, exo_pair), cpo, simpo: assumed share of pairs in the wrong order"},
     {CLI_AT(align_options, run.alpha), .name = "alpha", CLI_MIN(0),
      .help = "cpo, simpo: weight of the likelihood of the chosen answers (default: 1; simpo: 0)"},
     {CLI_AT(align_options, run.gamma), .name = "gamma", CLI_MIN(0),
@@ -299,6 +299,8 @@ static const char *conflict(const align_options *o)
         return "--kl-target adapts --beta, which must be above 0";
     if (cli_given(&o->own, &s->policy.greedy_eval) && !s->eval_data && s->eval_fraction == 0)
         return "--greedy-eval needs --eval or --eval-fraction";
+    if (cli_given(&o->own, &s->policy.kl_horizon) && s->policy.kl_target == 0)
+        return "--kl-horizon needs --kl-target";
     return NULL;
 }
 

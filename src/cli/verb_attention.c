@@ -6,6 +6,7 @@
 #include "cli/attention_pictures.h"
 #include "cli/attention_pixels.h"
 #include "cli/common.h"
+#include "cli/pictures.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "report/heatmap.h"
@@ -246,8 +247,8 @@ static bool is_picture(look *k, const cli_args *args, int *code)
         *code = CLI_USAGE;
     else if (by_model_canvas(k->model, &size))
         *code = look_at_pixels(k, dir, input);
-    else if (by_model_pictures(k->model, &reads) &&
-             (by_model_task(k->model) != BY_TASK_CONTRAST || k->o.show || (input && base_file_exists(input))))
+    else if (by_model_pictures(k->model, &reads) && (by_model_task(k->model) != BY_TASK_CONTRAST ||
+                                                     k->o.show || (input && cli_names_pictures(input))))
         *code = look_at_patches(k, dir, input);
     else
         picture = false;
@@ -334,7 +335,8 @@ const cli_verb cli_attention = {
                    "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows where the "
                    "class token looks, bright where the weight is large; attention rollout multiplies the "
                    "layers. A model that writes captions shows where each word of its caption looked. --show "
-                   "positions and --show filters need no picture.\n"
+                   "positions and --show filters need no picture. For CLIP, an INPUT that is no file or "
+                   "directory, and does not end like the name of a picture, is a text.\n"
                    "\n"
                    "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
                    "predicted: a row for each layer, the mean of its heads first.",

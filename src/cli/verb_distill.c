@@ -230,6 +230,13 @@ static const char *conflict(const distill_options *o)
     return NULL;
 }
 
+/* Tasks of labelled examples. */
+static const char *const example_names[] = {[BY_EXAMPLE_CLASSIFY] = "classify",
+                                            [BY_EXAMPLE_REGRESS] = "regress",
+                                            [BY_EXAMPLE_TAG] = "tag",
+                                            [BY_EXAMPLE_ANSWER] = "answer",
+                                            [BY_EXAMPLE_CHOICE] = "choice"};
+
 /* False: an option of another kind of teacher was given, which has been said. A teacher that cannot be opened is left to the run. */
 static bool fits_kind(const distill_options *o, by_device *d)
 {
@@ -245,7 +252,9 @@ static bool fits_kind(const distill_options *o, by_device *d)
         {"eval-batches", TEXT | TRANSLATE, "text and translate"},
         {"eval-batch-size", EXAMPLES | VECTORS, "examples and vectors"},
         {"prefix", TRANSLATE, "translate"},
+        {"temperature", TEXT | EXAMPLES | TRANSLATE, "text, examples and translate"},
         {"batch-tokens", TRANSLATE, "translate"},
+        {"batch-size", TEXT | EXAMPLES | VECTORS, "text, examples and vectors (translate: --batch-tokens)"},
         {"label-smoothing", TRANSLATE, "translate"},
         {"format", EXAMPLES, "examples"},
         {"header", EXAMPLES, "examples"},
@@ -261,12 +270,13 @@ static bool fits_kind(const distill_options *o, by_device *d)
     by_model *m = by_model_open(d, o->run.teacher, &(by_model_spec){0});
     const by_distill_kind kind = m ? distill_kind_of(m, o->run.teacher, o->run.kind) : BY_DISTILL_AUTO;
     const cli_scope *row = m ? cli_given_outside(&o->own, scopes, BY_COUNT(scopes), 1u << kind) : NULL;
+    const by_example_kind examples = m ? distill_example_kind(m) : BY_EXAMPLE_CLASSIFY;
     by_model_free(m);
     base_error_clear();
     if (row)
         cli_usage_fail("--%s is for %s, not for %s, which this teacher teaches", row->option, row->names,
                        by_distill_name(kind));
-    return !row;
+    return !row && (kind != BY_DISTILL_EXAMPLES || cli_task_fits(examples, example_names[examples], &o->own));
 }
 
 static bool fill_spec(distill_options *o, const cli_args *args, cli_run_screen *screen)

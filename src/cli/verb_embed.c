@@ -240,12 +240,12 @@ static by_status embed_lines(job *j, char **texts, int count)
     return s;
 }
 
-/* Where a model reads both, an argument that is a file or directory is a picture. */
+/* Where a model reads both, an argument that names pictures is not a text. */
 static bool is_picture(const job *j, const char *argument)
 {
     if (!by_embedder_reads_pictures(j->embedder) || !by_embedder_reads_texts(j->embedder))
         return by_embedder_reads_pictures(j->embedder);
-    return base_file_exists(argument) || base_dir_exists(argument);
+    return cli_names_pictures(argument);
 }
 
 static by_status embed_all(job *j, char **arguments, int count)
@@ -301,8 +301,12 @@ static by_status search(job *j)
     float *v = base_alloc(width * sizeof *v);
     if (!v)
         return BY_ERR_MEMORY;
+    const int64_t before = j->count;
     by_status s = embed_all(j, &query, 1);
-    if (s == BY_OK && j->count > 0) {
+    if (s == BY_OK && j->count != before + 1)
+        s = base_fail(BY_ERR_ARGUMENT, "--search %s: the query is one picture or text, not %lld", query,
+                      (long long)(j->count - before));
+    if (s == BY_OK) {
         j->count--;
         base_free(j->kept[j->count].name);
         memcpy(v, j->vectors + (size_t)j->count * width, width * sizeof *v);
@@ -374,8 +378,9 @@ const cli_verb cli_embed = {
                    "\n"
                    "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, "
                    "or a dataset that finetune reads; the vector is the class token unless --pooling says "
-                   "otherwise. For a model of both (CLIP), an argument that is a file or directory is a "
-                   "picture, any other is a text, and both have vectors in one space.\n"
+                   "otherwise. For a model of both (CLIP), an argument that is a file or directory, or "
+                   "ends like the name of a picture, is a picture. Any other is a text. Both have vectors in "
+                   "one space.\n"
                    "\n"
                    "--similarity compares all examples with each other and prints one row of cosines for "
                    "each (as JSON with --json). --search ranks them by their cosine with QUERY. The vectors "

@@ -225,7 +225,7 @@ by_status data_picture_set_cifar(by_picture_set *p, const char *path)
                               "CIFAR-100 (3074 bytes)",
                            path);
     const bool coarse = k == 2 && p->spec.coarse;
-    p->has_superclasses |= k == 2;
+    p->had_coarse = p->had_coarse || coarse;
     for (size_t i = 0; s == BY_OK && i < count; i++)
         labels[i] = bytes[i * stride + (k == 2 && !coarse)];
     if (s == BY_OK)

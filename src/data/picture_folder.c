@@ -106,6 +106,7 @@ static by_status add_row(by_picture_set *p, const data_examples *e, const data_e
 by_status data_picture_set_list(by_picture_set *p, const char *path)
 {
     data_examples e;
+    p->had_list = true;
     by_status s = data_examples_open(
         &e, path,
         &(by_examples_spec){

@@ -187,6 +187,7 @@ by_status data_picture_set_name_classes(by_picture_set *p, const char *path, con
     if (p->classes.count == 0 && p->spec.classes) {
         const bool file_of_names = base_file_exists(p->spec.classes) || !strchr(p->spec.classes, ',');
         BY_TRY(file_of_names ? add_names_file(p, p->spec.classes) : add_names(p, p->spec.classes, ","));
+        p->named_classes = true;
     } else if (p->classes.count == 0) {
         const char *slash = strrchr(path, '/');
         char *beside = base_sprintf("%.*s%s", (int)(slash ? slash + 1 - path : 0), path, file);
@@ -309,18 +310,6 @@ static by_status open_paths(by_picture_set *p, const char *const *paths, int cou
     return p->n_blocks ? BY_OK : sort_classes(p);
 }
 
-by_status data_picture_set_check_classes(const by_picture_set *p)
-{
-    if (p->spec.coarse && !p->has_superclasses)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "coarse classes are those of CIFAR-100, and there is no file of it");
-    return !p->spec.classes || p->n_blocks
-               ? BY_OK
-               : base_fail(
-                     BY_ERR_ARGUMENT,
-                     "names of classes are given for IDX and CIFAR files; folders and lists have names");
-}
-
 by_picture_set *by_picture_set_open(const char *const *paths, int count, const by_picture_set_spec *spec)
 {
     if (!paths || !spec) {
@@ -342,6 +331,20 @@ by_picture_set *by_picture_set_open(const char *const *paths, int count, const b
     if (spec->format == BY_PIXELS_NATIVE)
         p->spec.format = by_picture_set_channels(p) == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB;
     return p;
+}
+
+by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_set *other)
+{
+    const by_picture_set_spec *s = &p->spec;
+    const by_picture_set *o = other ? other : p;
+    if (s->classes && !p->named_classes && !o->named_classes)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "classes are named for IDX and CIFAR files; the data name their own");
+    if (s->coarse && !p->had_coarse && !o->had_coarse)
+        return base_fail(BY_ERR_ARGUMENT, "only files of CIFAR-100 have superclasses");
+    if ((s->file || s->label || s->header != BY_HEADER_AUTO) && !p->had_list && !o->had_list)
+        return base_fail(BY_ERR_ARGUMENT, "columns and headers are those of lists, and the data are none");
+    return BY_OK;
 }
 
 void by_picture_set_free(by_picture_set *p)

@@ -29,10 +29,11 @@ struct by_picture_set {
     int64_t count, capacity;
     data_picture_block *blocks;
     int n_blocks;
-    bool has_superclasses; /* CIFAR-100 is among the data */
     data_labels classes;
     int class_room;
     base_names *numbers; /* of the classes by name */
+    bool named_classes, had_coarse,
+        had_list; /* what was read took spec.classes, spec.coarse, the names of columns */
     uint64_t fingerprint;
 };
 
@@ -51,13 +52,14 @@ by_status data_picture_set_add_block(by_picture_set *p, const char *path, const 
                                      int64_t count, const uint8_t *labels);
 /* The number of a class, a new one if there is none of that name; -1 on failure. */
 int data_picture_set_class(by_picture_set *p, const char *name);
-/* Fails if the spec names classes, which data without numbers in place of them do not need, or asks for superclasses of data that
- * have none. */
-by_status data_picture_set_check_classes(const by_picture_set *p);
 /* Names `count` classes in this order: from spec.classes, from a file of the directory of `path`, or by their numbers. */
 by_status data_picture_set_name_classes(by_picture_set *p, const char *path, const char *file, int count);
 /* BY_ERR_FORMAT if `bytes` are more than may be held in memory, or than a file of this size can have. */
 by_status data_picture_set_check_bytes(const by_picture_set *p, const char *path, uint64_t bytes);
+
+/* An error if the spec of the sets has names of classes, superclasses or names of columns that neither set has use for.
+ * other: a second set of the same spec, or NULL. */
+by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_set *other);
 
 /* ---- parts ------------------------------------------------------------------------------------ */
 

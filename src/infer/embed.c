@@ -94,7 +94,11 @@ static by_status read_modules(by_embedder *e, const char *dir)
 static by_status open_readers(by_embedder *e, const char *dir, const char *adapter)
 {
     by_pictures p;
+    by_canvas c;
     const bool pictures = gen_reads_pictures(e->model, &p), colours = pictures && !p.channels;
+    if (!pictures && by_model_canvas(e->model, &c))
+        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures; it has no vectors of any",
+                         by_model_class(e->model));
     if (pictures && !(e->processor = gen_processor_open(e->model, dir, adapter)))
         return base_error_status();
     if (!colours && by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))

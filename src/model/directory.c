@@ -284,13 +284,14 @@ static by_status set_pictures(const arch_family *a, void *config, const by_model
     const struct {
         arch_role role;
         double value;
-    } all[] = {{ARCH_ROLE_IMAGE, s->image},
-               {ARCH_ROLE_PATCH, s->patch},
-               {ARCH_ROLE_CHANNELS, s->channels},
-               {ARCH_ROLE_DROP_PATH, s->drop_path}};
+        const char *lacks;
+    } all[] = {{ARCH_ROLE_IMAGE, s->image, "reads no pictures"},
+               {ARCH_ROLE_PATCH, s->patch, "reads no patches of pictures"},
+               {ARCH_ROLE_CHANNELS, s->channels, "reads no channels of pictures"},
+               {ARCH_ROLE_DROP_PATH, s->drop_path, "has no stochastic depth"}};
     for (int i = 0; i < BY_COUNT(all); i++)
         if (all[i].value > 0 && !arch_config_set(a, config, all[i].role, all[i].value))
-            return base_fail(BY_ERR_ARGUMENT, "%s reads no pictures", a->title);
+            return base_fail(BY_ERR_ARGUMENT, "%s %s", a->title, all[i].lacks);
     return BY_OK;
 }
 

@@ -202,7 +202,7 @@ by_status arch_config_choose(const arch_family *a, void *config, arch_role role,
 {
     const arch_field *f = choice_of(a, role);
     return f ? arch_choice_parse(f, word, (int *)((char *)config + f->offset))
-             : base_fail(BY_ERR_ARGUMENT, "%s has no such variants", a->title);
+             : base_fail(BY_ERR_ARGUMENT, "%s has no variant \"%s\"", a->title, word);
 }
 
 bool arch_has(const arch_family *a, arch_role role)

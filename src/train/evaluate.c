@@ -1,30 +1,12 @@
 /* evaluate.c - a model directory measured on a file of examples (banyan/finetune.h). */
 #include "train/task_batches.h"
 
-/* A classifier whose labels are numbers is one for regression, one with several for many labels. */
-static by_status check_task(const by_model *m, const by_examples_spec *data)
-{
-    const by_task needed = train_task_task(data->kind);
-    if (by_model_task(m) != needed)
-        return base_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
-                         by_task_name(by_model_task(m)), by_task_name(needed));
-    if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != train_task_problem(data))
-        return base_fail(BY_ERR_ARGUMENT, "the model's labels are %s, and the data is read as %s",
-                         by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
-                         : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several of a text"
-                                                                         : "one of a text",
-                         data->kind == BY_EXAMPLE_REGRESS ? "numbers"
-                         : data->separator                ? "several of a text"
-                                                          : "one of a text");
-    return BY_OK;
-}
-
 static by_status evaluate(by_model *m, const by_tokenizer *t, const char *path, const by_examples_spec *data,
                           const by_row_spec *spec, const char *predictions, by_task_result *out)
 {
     data_examples examples;
     train_task w = {0};
-    by_status s = check_task(m, data);
+    by_status s = train_task_check(m, data);
     if (s != BY_OK)
         return s;
     s = data_examples_open(&examples, path, data);

@@ -87,6 +87,8 @@ static by_status write_record(train_loop *l)
 by_status train_loop_begin(train_loop *l, const train_loop_spec *spec)
 {
     l->spec = *spec;
+    if (spec->patience > 0 && !spec->evaluates)
+        return base_fail(BY_ERR_ARGUMENT, "patience counts evaluations, and there are no evaluation data");
     if (l->last) {
         BY_TRY(train_checkpoint_mend(&l->folder, &l->state, spec->keep));
         BY_TRY(l->longer ? write_record(l) : BY_OK);

@@ -39,7 +39,6 @@ static by_status open_data(train_picture_run *r, int channels)
     r->set = open_set(r, s->data, s->data_count, format_of(channels));
     if (!r->set)
         return base_error_status();
-    BY_TRY(data_picture_set_check_classes(r->set));
     if (r->task == BY_TASK_CLASSIFY && by_picture_set_classes(r->set) < 2)
         return base_fail(BY_ERR_FORMAT, "%s: all pictures have the class \"%s\"", s->data[0],
                          by_picture_set_class(r->set, 0));
@@ -48,6 +47,7 @@ static by_status open_data(train_picture_run *r, int channels)
         if (!r->eval_set)
             return base_error_status();
     }
+    BY_TRY(data_picture_set_check_use(r->set, r->eval_set));
     BY_TRY(
         data_picture_set_split(r->set, s->eval_count ? 0 : s->eval_fraction, s->seed, &r->train, &r->held));
     if (r->eval_set)
@@ -272,8 +272,10 @@ static by_status open_model(train_picture_run *r)
     BY_TRY(r->model ? name_labels(r) : base_error_status());
     if (r->spec.shape.dropout >= 0)
         by_model_set_dropout(r->model, r->spec.shape.dropout);
-    if (r->spec.images.drop_path >= 0)
-        arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_DROP_PATH, r->spec.images.drop_path);
+    if (r->spec.images.drop_path >= 0 &&
+        !arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_DROP_PATH, r->spec.images.drop_path) &&
+        r->spec.images.drop_path > 0)
+        return base_fail(BY_ERR_ARGUMENT, "%s has no stochastic depth", r->model->arch->title);
     r->processor = gen_processor_open(r->model, r->spec.init_from, NULL);
     if (r->processor && r->spec.images.size > 0)
         return by_processor_set_size(r->processor, r->spec.images.size, r->spec.images.size);
@@ -408,6 +410,11 @@ static by_status choose_sources(train_picture_run *r)
         r->eval_source.captions = &r->eval_captions;
     if (r->tokenizer && (s->images.augment.mixup > 0 || s->images.augment.cutmix > 0))
         return base_fail(BY_ERR_ARGUMENT, "mixup and cutmix are for classes; captions cannot be mixed");
+    if (s->images.augment.hue > 0 && by_processor_channels(r->processor) == 1)
+        return base_fail(BY_ERR_ARGUMENT, "grey pictures have no hue that could be turned");
+    if (r->task == BY_TASK_CONTRAST && s->label_smoothing > 0)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "label smoothing is for classes and captions; pairs have no targets to smooth");
     return by_augment_check(&s->images.augment);
 }
 

@@ -243,6 +243,7 @@ static by_status open_sources(sources *x, const by_run_spec *s, by_pixels format
         return base_error_status();
     if (s->eval_count && !(x->eval_set = open_set(s, s->eval_data, s->eval_count, format)))
         return base_error_status();
+    BY_TRY(data_picture_set_check_use(x->set, x->eval_set));
     if (x->eval_set)
         x->eval = (data_picture_part){
             .pictures = x->eval_set, .count = by_picture_set_count(x->eval_set), .whole = true};

@@ -31,6 +31,23 @@ by_problem train_task_problem(const by_examples_spec *data)
                                                                 : BY_PROBLEM_ONE_LABEL;
 }
 
+by_status train_task_check(const by_model *m, const by_examples_spec *data)
+{
+    const by_task needed = train_task_task(data->kind);
+    if (by_model_task(m) != needed)
+        return base_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
+                         by_task_name(by_model_task(m)), by_task_name(needed));
+    if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != train_task_problem(data))
+        return base_fail(BY_ERR_ARGUMENT, "the model's labels are %s, and the data is read as %s",
+                         by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
+                         : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several of a text"
+                                                                         : "one of a text",
+                         data->kind == BY_EXAMPLE_REGRESS ? "numbers"
+                         : data->separator                ? "several of a text"
+                                                          : "one of a text");
+    return BY_OK;
+}
+
 const char *train_task_title(by_example_kind kind)
 {
     static const char *const titles[] = {[BY_EXAMPLE_CLASSIFY] = "text classification",

@@ -34,6 +34,10 @@ const char *train_task_loss_unit(const by_examples_spec *data); /* "nats per exa
 
 bool train_task_has_names(by_example_kind kind); /* labels that are chosen from */
 
+/* An error unless the model has the head for this work. A classifier whose labels are numbers is one for regression, one with
+ * several for many labels. */
+by_status train_task_check(const by_model *m, const by_examples_spec *data);
+
 /* Give the labels of examples the numbers that the model knows them by. */
 by_status train_task_number(const by_model *m, data_examples *c);
 

@@ -151,8 +151,8 @@ check no-names-file refuse '^banyan train: cannot open nowhere' --data train-ima
 mkdir -p named/x named/y
 # shellcheck disable=SC2059 # the escapes are the data
 printf "GIF89a$(octal 1 0 1 0 128 0 0 10 20 30 40 50 60 44 0 0 0 0 1 0 1 0 0 2 2 76 1 0 59)" | tee named/x/1.gif >named/y/1.gif
-check no-names-of-a-folder refuse 'names of classes are given for IDX and CIFAR files' --classes a,b --data named
-check no-superclasses-of-a-folder refuse 'coarse classes are those of CIFAR-100' --coarse --data named
+check no-names-of-a-folder refuse 'classes are named for IDX and CIFAR files' --classes a,b --data named
+check no-superclasses-of-a-folder refuse 'only files of CIFAR-100 have superclasses' --coarse --data named
 check no-pictures refuse 'no PNG, JPEG, WebP or GIF' --data "$(mkdir -p empty && echo empty)"
 run eval whole "$BANYAN_SOURCE/README.md" --threads 1
 check not-pictures fails 1 README.md

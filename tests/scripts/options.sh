@@ -8,6 +8,8 @@ cd "$tmp" || exit 1
 awk 'BEGIN { for (i = 0; i < 400; i++) print "the number", (i * 7919) % 100, "comes after", (i * 31) % 50 }' >text
 awk 'BEGIN { print "text\tlabel"; for (i = 0; i < 40; i++) printf "number %d\t%s\n", i, i % 2 ? "odd" : "even" }' >table.tsv
 awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"prompt\": \"%d=\", \"answer\": \"%d\", \"completion\": \"%d\"}\n", i, i % 10, i % 10 }' >prompts.jsonl
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"prompt\": \"%d=\", \"chosen\": \"%d\", \"rejected\": \"x\"}\n", i, i % 10 }' >preferences.jsonl
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "{\"text\": \"the number %d\"}\n", i }' >texts.jsonl
 mkdir pictures
 for class in dark light; do # grey PNGs of 8 x 8 pixels, made by a model of pixels of 8 x 8 raw ones
     printf '\0\0\10\3\0\0\0\10\0\0\0\10\0\0\0\10' >pictures/$class-images-idx3-ubyte
@@ -27,6 +29,17 @@ make lstm --model lstm --data text --context 16
 check "a recurrent model" works model
 make pixels --model image-transformer --heads 2 --data pictures/dark-images-idx3-ubyte
 check "a model of pixels" works model
+make colours --model imagegpt --heads 2 --colours 4 --data pictures/dark-images-idx3-ubyte
+check "a model of colours" works model
+run generate pixels --samples 1 --seed 1 --scale 1 -o drawn.png --threads 1
+check "a picture" [ -s drawn.png ]
+mkdir folder folder/a folder/b
+cp drawn.png folder/a && cp drawn.png folder/b
+printf 'file\tcaption\ndrawn.png\tone\nfolder/a/drawn.png\ttwo\nfolder/b/drawn.png\tthree\n' >pairs.tsv
+make translator --model transformer --heads 2 --tokenizer bpe:300 --data text text
+check "a translator" works model
+run finetune gpt --data table.tsv --max-steps 1 --out labels --threads 1 --quiet
+check "a classifier of texts" works model
 
 # shellcheck disable=SC2086 # several options
 no() { # CODE MESSAGE VERB OPTIONS...: nothing is written
@@ -65,6 +78,27 @@ no 2 "--eval-fraction and --eval exclude each other" align gpt --method sft --da
 no 2 "--layers is for new models" train --init-from gpt --data text --layers 2
 no 2 "is of the family gpt2" train --init-from gpt --model bert --data text
 
+# Data and models of pictures that have no use for an option.
+dark="--data pictures/dark-images-idx3-ubyte"
+# shellcheck disable=SC2086 # several options
+{
+    no 1 "only files of CIFAR-100 have superclasses" train --model vit $dark --coarse
+    no 1 "only files of CIFAR-100 have superclasses" eval vit $dark --coarse
+    no 1 "columns and headers are those of lists" train --model vit $dark --label-column x
+    no 1 "columns and headers are those of lists" train --model imagegpt $dark --file-column x
+    no 1 "columns and headers are those of lists" finetune vit $dark --header no
+    no 1 "classes are named for IDX and CIFAR files" train --model vit --data folder --classes a,b
+    no 1 "grey pictures have no hue" train --model vit $dark --hue 0.1
+    no 1 "has no variant \"dot\"" train --model vit $dark --attention dot
+    no 1 "reads no patches of pictures" train --model imagegpt $dark --patch 2
+    no 1 "reads no channels of pictures" train --model imagegpt $dark --channels 1
+    no 1 "CLIP .* has no stochastic depth" train --model clip --data pairs.tsv --image-size 8 --drop-path 0.1
+    no 1 "ImageGPT .* has no stochastic depth" finetune colours --task image-classify $dark --drop-path 0.1
+    no 1 "pairs have no targets to smooth" train --model clip --data pairs.tsv --image-size 8 --label-smoothing 0.1
+    no 1 "patience counts evaluations" finetune vit $dark --patience 2
+}
+no 2 "--batch-size is for rows of one length (translate: --batch-tokens)" train --model transformer --data text text --batch-size 3
+
 no 2 "--workers is for pictures, not for the task classify" finetune gpt --data table.tsv --workers 2
 no 2 "--batch-tokens is for seq2seq" finetune gpt --data table.tsv --batch-tokens 99
 no 2 "--pair is for classify" finetune vit --data pictures --pair x
@@ -78,15 +112,24 @@ no 2 "--prefix is for translate, not for text" distill gpt --data text --prefix 
 no 2 "--text is for examples, not for text" distill gpt --data text --text a
 no 2 "--beams needs --sequence" distill gpt --data text --beams 3
 no 2 "--store-top needs --store-logits" distill gpt --data text --store-top 3
+no 2 "--choices is for choice, not for the task classify" distill labels --data table.tsv --choices a,b
+no 2 "--null-threshold is for answer" distill labels --data table.tsv --null-threshold 1
+no 1 "the model's labels are one of a text" distill labels --data table.tsv --label-separator ,
+no 2 "--batch-size is for text, examples and vectors" distill translator --data text,text --batch-size 3
 no 1 "masks no positions" distill gpt --data text --layers 1 --soft-at-masked
 no 1 "a layer map is for terms of all layers" distill gpt --data text --layers 1 --layer-map 1
 no 1 "vectors of sentences are compared by" distill gpt --data text --layers 1 --vector-cosine 1
 no 1 "vectors of sentences have no distributions" distill gpt --data text --layers 1 --task vectors --soft 1
+no 2 "--temperature is for text, examples and translate, not for vectors" distill gpt --data text --task vectors --temperature 3
 no 1 "has no head that \"translate\" could learn from" distill gpt --data text --layers 1 --task translate
 
 no 2 "--reference counts only with --beta above 0" align gpt --method grpo --data prompts.jsonl --reward exact --reference gpt
 no 1 "16 tokens have no room for a prompt and an answer of 16" align gpt --method rloo --data prompts.jsonl --reward exact --max-new-tokens 16
 no 2 "--kl-target adapts --beta" align gpt --method ppo --data prompts.jsonl --reward exact --beta 0 --kl-target 1
+no 2 "--kl-horizon needs --kl-target" align gpt --method ppo --data prompts.jsonl --reward exact --kl-horizon 10
+no 1 "patience counts evaluations" align gpt --method sft --data texts.jsonl --patience 2
+no 1 "label smoothing is for the losses sigmoid, robust and exo_pair, not for hinge" align gpt --method dpo --loss hinge \
+    --label-smoothing 0.1 --data preferences.jsonl
 no 2 "--greedy-eval needs --eval" align gpt --method rloo --data prompts.jsonl --reward exact --greedy-eval
 no 1 "alignment is for decoders of texts, not for ViT" align vit --method sft --data prompts.jsonl
 no 1 "alignment is for decoders of texts, not for Image" align pixels --method grpo --reward exact --data prompts.jsonl

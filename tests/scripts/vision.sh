@@ -181,6 +181,16 @@ run embed both "many small squares" "an orange map" --search positions.png --top
 check search-by-a-picture works 'many small squares'
 run attention both filters.png -o look.png --threads 1
 check looks-of-the-picture-tower works '1 layers of 2 heads'
+run attention both "an orange map" -o look.png --threads 1
+check looks-of-the-text-tower works 'tokens'
+run attention both . -o look.png --threads 1
+check a-directory-has-pictures works 'patches'
+for verb in attention embed; do
+    run $verb both "no such picture.png" --threads 1
+    check $verb-of-a-missing-picture fails 1 'no such picture.png: there is no such file'
+done
+run embed both positions.png --search . --threads 1
+check search-by-one-picture fails 1 'the query is one picture or text, not'
 # An adapter that has learned that all is different.
 run finetune both --data wrong.tsv --lora r=4,targets=all-linear --max-steps 60 --learning-rate 3e-2 --batch-size 3 --threads 1 --quiet --out other
 run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --adapter other --threads 1 --top 1
