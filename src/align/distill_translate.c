@@ -95,6 +95,9 @@ by_status distill_translations(distill_run *r, char **source, char **target)
     *source = all ? base_sprintf("%s.source", all) : NULL;
     *target = all ? base_sprintf("%s.target", all) : NULL;
     by_status s = *target ? base_dir_make(dir) : BY_ERR_MEMORY;
+    char *const files[] = {all, *source, *target};
+    for (int i = 0; i < BY_COUNT(files) && s == BY_OK; i++)
+        base_file_remove_leftovers(files[i]);
     if (s == BY_OK && !base_file_exists(all))
         s = translate(r, all);
     if (s == BY_OK && !base_file_exists(*target))

@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -403,6 +404,37 @@ void base_writer_abort(base_writer *w)
     base_free(w->temp);
     base_free(w->path);
     *w = (base_writer){0};
+}
+
+/* "text.arpa.tmp-123" of a process 123 that is no more. */
+static bool is_leftover(const char *name, const char *of)
+{
+    const size_t n = strlen(of);
+    char *end;
+    if (strncmp(name, of, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
+        return false;
+    const long pid = strtol(name + n + 5, &end, 10);
+    return pid > 0 && (*end == '\0' || *end == '.') && pid != (long)getpid() && kill((pid_t)pid, 0) != 0 &&
+           errno == ESRCH;
+}
+
+void base_file_remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *dir = slash ? base_sprintf("%.*s", (int)BY_MAX(slash - path, 1), path) : base_strdup(".");
+    DIR *d = dir ? opendir(dir) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *one = is_leftover(e->d_name, name) ? base_path_join(dir, e->d_name) : NULL;
+        if (one && base_dir_exists(one))
+            base_dir_remove(one);
+        else if (one)
+            unlink(one);
+        base_free(one);
+    }
+    if (d)
+        closedir(d);
+    base_free(dir);
+    base_error_clear();
 }
 
 by_status base_file_write(const char *path, const void *bytes, size_t n)

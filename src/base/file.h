@@ -49,6 +49,9 @@ by_status base_writer_put(base_writer *w, const void *bytes, size_t n);
 by_status base_writer_finish(base_writer *w); /* always closes the writer */
 void base_writer_abort(base_writer *w);       /* the zero state is a no-op */
 
+/* Removes "path.tmp-PID", files and directories, of processes that have ended. Leaves no error. */
+void base_file_remove_leftovers(const char *path);
+
 /* Writes a whole file with base_writer. */
 by_status base_file_write(const char *path, const void *bytes, size_t n);
 

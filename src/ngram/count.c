@@ -200,7 +200,7 @@ static data_tokens *open_text(const ngram_job *j, const char *const *files, int 
     char *path = dir ? base_path_join(dir, "text.bin") : NULL;
     data_tokens *t = NULL;
     if (name)
-        ngram_remove_leftovers(name);
+        base_file_remove_leftovers(name);
     if (path && base_dir_make(dir) == BY_OK &&
         data_tokens_build(j->tokenizer, files, count, path, NULL, NULL) == BY_OK)
         t = data_tokens_open((const char *const[]){path}, 1, by_tokenizer_vocab_size(j->tokenizer));

@@ -167,7 +167,7 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
     *j.result = (by_ngram_result){.order = j.order};
     for (int i = 0; i < 2; i++)
         if (i ? arpa : binary)
-            ngram_remove_leftovers(i ? arpa : binary);
+            base_file_remove_leftovers(i ? arpa : binary);
     by_status s = ngram_words_make(&words);
     if (s == BY_OK)
         s = run(&j, files, count, binary, arpa);

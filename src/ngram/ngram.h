@@ -316,8 +316,6 @@ double ngram_look_up(const by_ngram *m, const by_ngram_state *from, uint32_t wor
 /* ---- files (ngram_folder.c) ---------------------------------------------------------------------------- */
 
 bool ngram_is_binary(const char *path); /* by its first bytes */
-/* Removes "path.tmp-PID", files and directories, of processes that have ended. */
-void ngram_remove_leftovers(const char *path);
 char *ngram_file_of(
     const char *path); /* the file itself, or that of a model directory; heap string, NULL on failure */
 

@@ -1,8 +1,5 @@
 /* ngram_folder.c - n-gram models as files and directories (banyan/ngram.h). */
-#include <dirent.h>
 #include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/input.h"
@@ -53,37 +50,6 @@ bool by_ngram_is(const char *path)
     return is;
 }
 
-/* "text.arpa.tmp-123" of a process 123 that is no more. */
-static bool is_leftover(const char *name, const char *of)
-{
-    const size_t n = strlen(of);
-    char *end;
-    if (strncmp(name, of, n) != 0 || strncmp(name + n, ".tmp-", 5) != 0)
-        return false;
-    const long pid = strtol(name + n + 5, &end, 10);
-    return pid > 0 && (*end == '\0' || *end == '.') && pid != (long)getpid() && kill((pid_t)pid, 0) != 0 &&
-           errno == ESRCH;
-}
-
-void ngram_remove_leftovers(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *dir = slash ? base_sprintf("%.*s", (int)BY_MAX(slash - path, 1), path) : base_strdup(".");
-    DIR *d = dir ? opendir(dir) : NULL;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char *one = is_leftover(e->d_name, name) ? base_path_join(dir, e->d_name) : NULL;
-        if (one && base_dir_exists(one))
-            base_dir_remove(one);
-        else if (one)
-            unlink(one);
-        base_free(one);
-    }
-    if (d)
-        closedir(d);
-    base_free(dir);
-    base_error_clear();
-}
-
 char *ngram_file_of(const char *path)
 {
     return base_dir_exists(path) ? base_path_join(path, BINARY) : base_strdup(path);
@@ -94,7 +60,7 @@ char *ngram_file_of(const char *path)
 static by_status to_binary(const char *from, const char *to)
 {
     ngram_image image = {0};
-    ngram_remove_leftovers(to);
+    base_file_remove_leftovers(to);
     by_status s = ngram_arpa_read(from, to, &image);
     if (s == BY_OK)
         s = ngram_image_finish(&image);
@@ -109,7 +75,7 @@ static by_status to_arpa(const char *from, const char *to)
         return base_error_status();
     ngram_image_walk walk = {.header = ngram_model_header(m)};
     const ngram_listing l = ngram_image_listing(&walk);
-    ngram_remove_leftovers(to);
+    base_file_remove_leftovers(to);
     by_status s = ngram_arpa_write(to, &l);
     by_ngram_free(m);
     return s;
@@ -173,7 +139,7 @@ static by_status prepare(const char *dir, bool overwrite)
     for (int i = 0; i < BY_COUNT(names); i++) {
         char *path = base_path_join(dir, names[i]);
         if (path)
-            ngram_remove_leftovers(path);
+            base_file_remove_leftovers(path);
         base_free(path);
     }
     return BY_OK;

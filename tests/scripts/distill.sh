@@ -129,12 +129,20 @@ tr 'a-z' 'b-za' <"$tmp/train.en" >"$tmp/train.de"
 run train --model transformer --data "$tmp/train.en" "$tmp/train.de" --tokenizer word:100 --layers 2 --heads 2 --width 32 --context 24 \
     --batch-tokens 200 --max-steps 60 --learning-rate 5e-3 --warmup 5 --threads 1 --quiet --out "$tmp/mt"
 check teacher-of-translations works .
+set -- --threads 1 --quiet --json --learning-rate 5e-3 --dropout 0
 run distill "$tmp/mt" --layers 1 --data "$tmp/train.en,$tmp/train.de" --batch-tokens 200 --max-steps 20 --out "$tmp/words-mt" "$@"
 check word-by-word works '"steps":20'
 run distill "$tmp/mt" --layers 1 --sequence --beams 2 --data "$tmp/train.en,$tmp/train.de" --batch-tokens 200 --max-steps 20 \
     --out "$tmp/seq-mt" "$@"
 check by-sequences works '"steps":20'
 check translations-are-kept [ "$(cat "$tmp"/seq-mt/teacher/translations-*.target | wc -l)" -eq 80 ]
+# A process that was killed while its teacher translated leaves a file, which goes with the next run.
+stale=$(echo "$tmp"/seq-mt/teacher/translations-*.jsonl).tmp-4194305
+touch "$stale"
+run distill "$tmp/mt" --layers 1 --sequence --beams 2 --data "$tmp/train.en,$tmp/train.de" --batch-tokens 200 --max-steps 21 \
+    --out "$tmp/seq-mt" "$@"
+check the-run-goes-on works '"resumed_from":20'
+check leftovers-of-a-killed-search-go [ ! -e "$stale" ]
 run translate "$tmp/seq-mt" "the cat sat" --threads 1
 check student-translates works .
 
