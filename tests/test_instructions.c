@@ -302,6 +302,13 @@ static void test_errors(void **state)
     expect_error(DATA_TUNING, "{\"text\": \"a\"", NULL, "unexpected end of JSON (line 1");
     expect_error(DATA_TUNING, "[{\"text\": \"abc\"}", NULL, "never closed");
     expect_error(DATA_TUNING, "[{\"text\": \"abc\"} {\"text\": \"a\"}]", NULL, "missing comma");
+    expect_error(DATA_TUNING, "[{\"text\": \"abc\"},", NULL, "never closed");
+    expect_error(DATA_TUNING, "[{\"text\": \"abc\"}] more", NULL, "more after the list");
+    expect_error(DATA_TUNING, "{\"instruction\": \"a\", \"input\": 5, \"output\": \"b\"}", NULL,
+                 "\"input\" is not a text");
+    expect_error(DATA_PREFERENCES,
+                 "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"margin\": 1e300}", NULL,
+                 "\"margin\" is not a number");
     expect_error(DATA_TUNING, "", NULL, "the file has no examples");
     expect_error(DATA_TUNING, "[1]", NULL, "not a JSON object");
     expect_error(DATA_TUNING, "{\"conversations\": [{\"from\": \"cat\", \"value\": \"a\"}]}", chatml,

@@ -301,8 +301,9 @@ static void write_model(const char *name, uint64_t seed)
     by_model_free(m);
     char *path = base_path_join(in_root(name), "tokenizer.json"),
          *config = base_path_join(in_root(name), "tokenizer_config.json");
-    static const char text[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<eos>\", "
-                               "\"chat_template\": \"{% for m in messages %}{{ m.content }}={% endfor %}\"}";
+    static const char text[] =
+        "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<eos>\", "
+        "\"chat_template\": \"{% for m in messages %}{{ m.content }}={% endfor %}{{ more }}\"}";
     expect(base_file_write(path, json.data, json.size));
     expect(base_file_write(config, text, sizeof text - 1));
     base_buf_free(&json);
@@ -353,11 +354,31 @@ static void test_prompts(void **state)
     assert_int_equal(x.count, 2);
     assert_string_equal(x.list[1].text, "34=");
     align_prompts_close(&x);
+    /* A list of objects, on one line or on many; variables of a template. */
+    expect(read_prompts("[\n  {\"prompt\": \"31=\", \"answer\": 13},\n  {\"prompt\": \"4=\"}\n]\n", &x, 8));
+    assert_int_equal(x.count, 2);
+    assert_string_equal(x.list[0].expected, "13");
+    assert_string_equal(x.list[1].text, "4=");
+    align_prompts_close(&x);
+    expect(read_prompts("[{\"messages\": [{\"role\": \"user\", \"content\": \"5\"}], "
+                        "\"chat_template_kwargs\": {\"more\": \"7\"}}]",
+                        &x, 8));
+    assert_int_equal(x.count, 1);
+    assert_int_equal(x.list[0].count, 3);
+    assert_int_equal(x.list[0].tokens[2], 7);
+    align_prompts_close(&x);
+    expect(read_prompts("  {\"prompt\": \"31=\"}\n", &x, 8));
+    assert_string_equal(x.list[0].text, "31=");
+    align_prompts_close(&x);
     static const struct {
         const char *text, *message;
     } cases[] = {{"{\"prompt\": \"1\"}\n{\"question\": \"1\"}\n", "line 2: neither"},
                  {"{\"prompt\": \"1\"}\n{\"prompt\": \n", "line 2"},
                  {"{\"prompt\": 5}\n", "neither"},
+                 {"[{\"prompt\": \"1\"}, 5]", "object 2: not a JSON object"},
+                 {"[{\"prompt\": \"1\"},\n", "prompts: "},
+                 {"[{\"prompt\": \"1\"}] more", "prompts: "},
+                 {"12=\n1\xff=\n", "line 2: the prompt is not UTF-8"},
                  {"", "there are no prompts"},
                  {"{\"prompt\": \"123456789\"}\n", "no prompt has at most 8 tokens"}};
     for (int i = 0; i < BY_COUNT(cases); i++) {

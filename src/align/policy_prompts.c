@@ -84,8 +84,9 @@ static by_status take_expected(align_prompts *x, cJSON *messages, align_prompt *
 static by_status render(align_prompts *x, const align_prompts_spec *spec, const cJSON *object,
                         cJSON *messages, align_prompt *out)
 {
-    const cJSON *tools = cJSON_GetObjectItemCaseSensitive(object, "tools");
-    base_buf json = {0}, tool_text = {0};
+    const cJSON *tools = cJSON_GetObjectItemCaseSensitive(object, "tools"),
+                *variables = cJSON_GetObjectItemCaseSensitive(object, "chat_template_kwargs");
+    base_buf json = {0}, tool_text = {0}, variable_text = {0};
     by_chat_text text = {0};
     by_status s = take_expected(x, messages, out);
     const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
@@ -96,13 +97,20 @@ static by_status render(align_prompts *x, const align_prompts_spec *spec, const 
         s = keep_text(x, content ? content : "", &out->text);
     if (s == BY_OK)
         s = base_json_print(&json, messages, false);
-    if (s == BY_OK && tools)
+    if (s == BY_OK && cJSON_IsString(tools)) /* JSON as text */
+        base_buf_puts(&tool_text, tools->valuestring);
+    else if (s == BY_OK && tools)
         s = base_json_print(&tool_text, tools, false);
+    if (s == BY_OK && variables)
+        s = base_json_print(&variable_text, variables, false);
+    if (s == BY_OK && tool_text.failed)
+        s = BY_ERR_MEMORY;
     if (s == BY_OK)
         s = by_chat_render(spec->chat,
                            &(by_chat_input){.messages = json.data,
                                             .messages_size = json.size,
                                             .tools = tools ? tool_text.data : NULL,
+                                            .variables = variables ? variable_text.data : NULL,
                                             .add_generation_prompt = true},
                            &text);
     if (s == BY_OK)
@@ -110,6 +118,7 @@ static by_status render(align_prompts *x, const align_prompts_spec *spec, const 
     by_chat_text_free(&text);
     base_buf_free(&json);
     base_buf_free(&tool_text);
+    base_buf_free(&variable_text);
     return s;
 }
 
@@ -134,12 +143,10 @@ static by_status read_expected(align_prompts *x, const cJSON *object, align_prom
     return BY_OK;
 }
 
-static by_status read_object(align_prompts *x, const align_prompts_spec *spec, const char *line, size_t size)
+/* Takes the object over. */
+static by_status add_object(align_prompts *x, const align_prompts_spec *spec, cJSON *object)
 {
     align_prompt one = {0};
-    cJSON *object = base_json_parse(line, size, "the line");
-    if (!object)
-        return base_error_status();
     cJSON *prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt"),
           *messages = cJSON_IsArray(prompt) ? prompt : cJSON_GetObjectItemCaseSensitive(object, "messages");
     by_status s = read_expected(x, object, &one);
@@ -150,15 +157,25 @@ static by_status read_object(align_prompts *x, const align_prompts_spec *spec, c
     } else if (s == BY_OK && cJSON_IsArray(messages)) {
         s = render(x, spec, object, messages, &one);
     } else if (s == BY_OK) {
-        s = base_fail(BY_ERR_FORMAT, "neither \"prompt\" nor \"messages\" is there");
+        s = base_fail(BY_ERR_FORMAT, cJSON_IsObject(object) ? "neither \"prompt\" nor \"messages\" is there"
+                                                            : "not a JSON object");
     }
     cJSON_Delete(object);
     return s == BY_OK ? put(x, spec, &one) : s;
 }
 
+static by_status read_object(align_prompts *x, const align_prompts_spec *spec, const char *line, size_t size)
+{
+    cJSON *object = base_json_parse(line, size, "the line");
+    return object ? add_object(x, spec, object) : base_error_status();
+}
+
 static by_status read_text(align_prompts *x, const align_prompts_spec *spec, const char *line, size_t size)
 {
     align_prompt one = {0};
+    for (size_t i = 0, n; i < size; i += n)
+        if (!line[i] || !(n = base_json_utf8(line + i, size - i)))
+            return base_fail(BY_ERR_FORMAT, "the prompt is not UTF-8 text (byte %zu)", i + 1);
     BY_TRY(keep_text(x, line, &one.text));
     BY_TRY(encode(x, spec, line, size, true, &one));
     return put(x, spec, &one);
@@ -169,9 +186,46 @@ static bool is_blank(const char *line)
     return line[strspn(line, " \t\r")] == '\0';
 }
 
+/* What a file has in it, by its first line that is not blank. */
+typedef enum contents { TEXTS, OBJECTS, LIST } contents;
+
+static contents contents_of(const char *line)
+{
+    line += strspn(line, " \t");
+    if (*line != '[')
+        return *line == '{' ? OBJECTS : TEXTS;
+    line += 1 + strspn(line + 1, " \t\r");
+    return *line == '{' || *line == '\0' ? LIST : TEXTS; /* a prompt may begin with a bracket, too */
+}
+
+/* A list of objects, whose first line has been read. */
+static by_status read_list(align_prompts *x, const align_prompts_spec *spec, base_lines *lines)
+{
+    base_buf text = {0};
+    by_status s = BY_OK;
+    for (bool more = true; s == BY_OK && more;) {
+        base_buf_put(&text, lines->text, lines->size);
+        base_buf_puts(&text, "\n");
+        s = text.failed ? BY_ERR_MEMORY : base_lines_next(lines, &more);
+    }
+    x->fingerprint = s == BY_OK ? base_hash(text.data, text.size, 1) : 0;
+    cJSON *all = s == BY_OK ? base_json_parse(text.data, text.size, base_input_name(lines->path)) : NULL;
+    base_buf_free(&text);
+    if (s == BY_OK && !all)
+        s = base_error_status();
+    for (int i = 1; s == BY_OK && cJSON_GetArraySize(all) > 0; i++) {
+        s = base_cancel_check();
+        if (s == BY_OK && (s = add_object(x, spec, cJSON_DetachItemFromArray(all, 0))) != BY_OK)
+            base_fail_context("%s, object %d", base_input_name(lines->path), i);
+    }
+    cJSON_Delete(all);
+    return s;
+}
+
 static by_status read_lines(align_prompts *x, const align_prompts_spec *spec, base_lines *lines)
 {
-    bool more, objects = false, known = false;
+    bool more, known = false;
+    contents has = TEXTS;
     while (true) {
         BY_TRY(base_cancel_check());
         BY_TRY(base_lines_next(lines, &more));
@@ -180,10 +234,12 @@ static by_status read_lines(align_prompts *x, const align_prompts_spec *spec, ba
         if (is_blank(lines->text))
             continue;
         if (!known)
-            objects = *lines->text == '{';
+            has = contents_of(lines->text);
+        if (has == LIST)
+            return read_list(x, spec, lines);
         known = true;
         x->fingerprint = base_hash(lines->text, lines->size, x->fingerprint + 1);
-        if ((objects ? read_object : read_text)(x, spec, lines->text, lines->size) != BY_OK)
+        if ((has == OBJECTS ? read_object : read_text)(x, spec, lines->text, lines->size) != BY_OK)
             return base_fail_context("%s, line %lld", base_input_name(lines->path), (long long)lines->number);
     }
 }

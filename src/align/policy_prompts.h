@@ -1,4 +1,4 @@
-/* policy_prompts.h - the prompts of reinforcement learning: JSON lines, or lines of text. */
+/* policy_prompts.h - the prompts of reinforcement learning: JSON lines, a list of objects, or lines of text. */
 #ifndef BY_ALIGN_POLICY_PROMPTS_H
 #define BY_ALIGN_POLICY_PROMPTS_H
 
@@ -30,7 +30,7 @@ typedef struct align_prompts_spec {
     int start;           /* what an empty prompt begins with; negative: it is an error */
 } align_prompts_spec;
 
-/* A line is text, or an object with "prompt" (a text or a list of messages) or "messages", and optionally "answer" (also
+/* A line is text, or an object, which may also be in a list, with "prompt" (a text or a list of messages) or "messages", and optionally "answer" (also
  * "expected", "solution", "completion"; a text or a number). A final message of the assistant is the expected answer. *x is overwritten;
  * close it also after a failure. Errors name the file and the line. */
 by_status align_prompts_open(align_prompts *x, const char *path, const align_prompts_spec *spec);

@@ -269,6 +269,8 @@ static by_status instruction_prompt(const data_instructions *x, chat_heap *h, co
     base_buf text = {0};
     chat_value content;
     const bool has_input = input && input->size;
+    if (!input && member(o, "input") && member(o, "input")->type != CHAT_NONE)
+        return base_fail(BY_ERR_FORMAT, "\"input\" is not a text");
     if (!x->spec.chat)
         base_buf_puts(
             &text,
@@ -442,7 +444,7 @@ static by_status read_margin(const chat_value *o, float *out)
 {
     const chat_value *margin = member(o, "margin");
     double value = 0;
-    if (margin && !chat_as_double(margin, &value))
+    if (margin && (!chat_as_double(margin, &value) || !isfinite((float)value)))
         return base_fail(BY_ERR_FORMAT, "\"margin\" is not a number");
     *out = margin ? (float)value : NAN;
     return BY_OK;

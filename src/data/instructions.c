@@ -153,7 +153,8 @@ static by_status read_objects(data_instructions *x, cursor *c)
 {
     const bool list = skip_blanks(c) == '[';
     c->at += list;
-    for (char mark = skip_blanks(c); mark && !(list && mark == ']'); mark = skip_blanks(c)) {
+    char mark = skip_blanks(c);
+    for (; mark && !(list && mark == ']'); mark = skip_blanks(c)) {
         BY_TRY(base_cancel_check());
         BY_TRY(read_object(x, c));
         mark = skip_blanks(c);
@@ -165,7 +166,13 @@ static by_status read_objects(data_instructions *x, cursor *c)
                                   : "the list is never closed; is the file truncated?");
         c->at += mark == ',';
     }
-    return BY_OK;
+    c->at += list && mark;
+    return skip_blanks(c) ? base_fail(BY_ERR_FORMAT, "%s, line %d: there is more after the list",
+                                      base_input_name(x->path), c->line)
+           : list && !mark
+               ? base_fail(BY_ERR_FORMAT, "%s, line %d: the list is never closed; is the file truncated?",
+                           base_input_name(x->path), c->line)
+               : BY_OK;
 }
 
 static by_status read_file(data_instructions *x)
