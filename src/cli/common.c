@@ -59,6 +59,10 @@ static bool is_model(const char *dir)
 char *cli_model_dir(const char *path)
 {
     static const char *const inside[] = {"best", "last"};
+    if (!*path) {
+        base_fail(BY_ERR_ARGUMENT, "the name of the model is empty");
+        return NULL;
+    }
     if (cli_model_kind(path) == CLI_MODEL_NGRAM) {
         base_fail(BY_ERR_UNSUPPORTED,
                   "%s: an n-gram model, which this command does not take; train, eval, score, generate, "

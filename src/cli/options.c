@@ -246,6 +246,8 @@ static by_status store_item(cli_list *list, const char *text, int room)
 static by_status store(const cli_option *o, void *options, const char *text, int room)
 {
     void *at = (char *)options + o->offset;
+    if (!*text && cli_value_is_path(o))
+        return base_fail(BY_ERR_ARGUMENT, "--%s is empty; it needs a value (%s)", o->name, cli_value_name(o));
     if (o->choices) {
         int index = choice_index(o->choices, text);
         char what[64];

@@ -169,6 +169,8 @@ report_events *report_events_open(const char *dir)
         status = report_events_flush(e);
     if (status != BY_OK) {
         e->failed = true; /* closing must not replace the message */
+        if (e->file && e->path)
+            unlink(e->path);
         report_events_close(e);
         return NULL;
     }

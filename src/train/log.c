@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -80,8 +81,11 @@ static by_status open_events(train_log *l)
     l->events = report_events_open(l->folder->out);
     if (!l->events)
         return base_error_status();
-    const char *name = strrchr(report_events_path(l->events), '/');
-    return train_folder_add(l->folder, name ? name + 1 : report_events_path(l->events));
+    const char *path = report_events_path(l->events), *name = strrchr(path, '/');
+    const by_status s = train_folder_add(l->folder, name ? name + 1 : path);
+    if (s != BY_OK)
+        unlink(path);
+    return s;
 }
 
 static void close_metrics(train_log *l)

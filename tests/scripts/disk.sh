@@ -54,6 +54,19 @@ no_room_to_start() { # REASON
         ! find small/new -name '*.tmp-*' | grep .
 }
 
+# On disks that are too small for the start of a run, no file of events is left that has nothing in it.
+no_empty_events() {
+    local size
+    mkdir tight && printf '{"prompt": "a"}\n{"prompt": "b"}\n' >prompts.jsonl
+    for size in 4 8 12 16; do
+        mount -t tmpfs -o size=${size}k none tight || return 1
+        "$BANYAN" align alone --method grpo --reward length:2 --data prompts.jsonl --max-new-tokens 2 --max-steps 2 --threads 1 --quiet \
+            --out tight/new && return 1
+        find tight -name '*tfevents*' -size 0 | grep . && return 1
+        umount tight
+    done
+}
+
 on_small_disk() {
     mount -t tmpfs -o size=1m none small || exit 1
     train small/run 10 || exit 1
@@ -64,6 +77,7 @@ on_small_disk() {
     done
     leave 4
     check "no room to begin" no_room_to_start "No space left on device"
+    check "no empty files of events" no_empty_events
     rm -rf small/filler small/new
     check "with room again it goes on" goes_on small/run
 }

@@ -149,6 +149,16 @@ no 1 "the name of a picture must end in .svg or .png" eval vit pictures/dark-ima
 no 2 "--top needs --search" embed gpt --top 3 a
 no 2 "exclude each other" embed gpt --search a --similarity b
 
+# An empty name is not the directory that one is in.
+run train --data text --out "" --max-steps 1
+check "an empty run folder" fails 2 "--out is empty; it needs a value (DIR)"
+run align gpt --method sft --data "" --out none
+check "empty data" fails 2 "--data is empty"
+cp -r gpt/best/. .
+run generate "" -p "the number"
+check "an empty model" fails 1 "the name of the model is empty"
+rm config.json
+
 # What is recorded does not count as asked for.
 for name in gpt lstm vit pixels; do
     run train --out $name --max-steps 3 --threads 1 --quiet
