@@ -107,6 +107,14 @@ static void test_idx_damage(void **state)
     assert_fails(path, BY_EXAMPLE_IMAGE_CLASSIFY, "b-images-idx3-ubyte: the file is truncated");
     write_idx("b-images-idx3-ubyte", 3, shape, 0, 1);
     assert_fails(path, BY_EXAMPLE_IMAGE_CLASSIFY, "more bytes than its header says");
+    write_idx("b-labels-idx1-ubyte", 2, (uint32_t[]){3, 1}, 0, 0);
+    write_idx("b-images-idx3-ubyte", 3, shape, 0, 0);
+    assert_fails(path, BY_EXAMPLE_IMAGE_CLASSIFY,
+                 "b-labels-idx1-ubyte: the file has 2 axes; labels have one");
+    write_idx("b-images-idx3-ubyte", 3, (uint32_t[]){3, 0, 4}, 0, 0);
+    assert_fails(path, BY_EXAMPLE_IMAGE, "pictures of 4 x 0 pixels have nothing in them");
+    assert_int_equal(base_file_write(path, "\0\0\x0d\3\0\0\0\1", 8), BY_OK);
+    assert_fails(path, BY_EXAMPLE_IMAGE, "this is no IDX file of bytes");
     write_idx("b-images-idx3-ubyte", 4, wide, 0, 0);
     assert_fails(path, BY_EXAMPLE_IMAGE, "the file has 4 axes");
     write_idx("b-images-idx3-ubyte", 3, shape, 0, 0);

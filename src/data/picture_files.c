@@ -10,7 +10,7 @@
  * Two zero bytes, the type of elements (8: unsigned bytes), the number of axes, their lengths as big-endian 32-bit numbers,
  * then the elements. */
 
-enum { IDX_BYTES = 8, IDX_AXES = 4 };
+enum { IDX_BYTES = 8, IDX_DOUBLES = 14, IDX_AXES = 4 };
 
 typedef struct idx {
     int axes;
@@ -30,7 +30,8 @@ static by_status read_header(FILE *f, const char *path, idx *h)
     uint8_t b[4];
     BY_TRY(take(f, path, b, 4));
     if (b[0] || b[1] || b[2] != IDX_BYTES || b[3] < 1 || b[3] > IDX_AXES)
-        return base_fail(BY_ERR_FORMAT, "%s: this is no IDX file of bytes", path);
+        return base_fail(BY_ERR_FORMAT, "%s: this is no IDX file of bytes with at most %d axes", path,
+                         IDX_AXES);
     h->axes = b[3];
     for (int i = 0; i < h->axes; i++) {
         BY_TRY(take(f, path, b, 4));
@@ -78,7 +79,7 @@ bool data_picture_set_is_idx(const char *path)
     const size_t n = f ? fread(b, 1, 4, f) : 0;
     base_input_close(f);
     base_error_clear(); /* who opens the file next says what is wrong */
-    return n == 4 && !b[0] && !b[1] && b[2] == IDX_BYTES && b[3] >= 1 && b[3] <= IDX_AXES;
+    return n == 4 && !b[0] && !b[1] && b[2] >= IDX_BYTES && b[2] <= IDX_DOUBLES && b[3] >= 1;
 }
 
 /* Replaces `from` by `to` in the file name, not in the directory. Returns a heap string; NULL: out of memory, or it does not occur. */
@@ -119,9 +120,11 @@ static by_status read_labels(by_picture_set *p, const char *path, uint64_t count
                                path);
     uint8_t *labels = read_idx(p, file, &h);
     by_status s = labels ? BY_OK : base_error_status();
-    if (labels && (h.axes != 1 || h.length[0] != count))
+    if (labels && h.axes != 1)
+        s = base_fail(BY_ERR_FORMAT, "%s: the file has %d axes; labels have one", file, h.axes);
+    else if (labels && h.length[0] != count)
         s = base_fail(BY_ERR_FORMAT, "%s: %llu labels for %llu pictures", file,
-                      (unsigned long long)(h.axes == 1 ? h.length[0] : 0), (unsigned long long)count);
+                      (unsigned long long)h.length[0], (unsigned long long)count);
     int most = 0;
     for (uint64_t i = 0; s == BY_OK && i < count; i++)
         most = BY_MAX(most, labels[i] + 1);
@@ -144,11 +147,17 @@ static by_status check_shape(const by_picture_set *p, const char *path, const id
             BY_ERR_FORMAT,
             "%s: the file has %d axes; pictures have (count, height, width), or 1 or 3 channels after them",
             path, h->axes);
-    if (h->length[0] > INT32_MAX || !h->length[1] || !h->length[2] || h->length[1] > most / h->length[2])
+    if (!h->length[1] || !h->length[2])
+        return base_fail(BY_ERR_FORMAT, "%s: pictures of %llu x %llu pixels have nothing in them", path,
+                         (unsigned long long)h->length[2], (unsigned long long)h->length[1]);
+    if (h->length[1] > most / h->length[2])
         return base_fail(BY_ERR_FORMAT,
                          "%s: %llu pictures of %llu x %llu pixels; at most %llu pixels are allowed", path,
                          (unsigned long long)h->length[0], (unsigned long long)h->length[2],
                          (unsigned long long)h->length[1], (unsigned long long)most);
+    if (h->length[0] > INT32_MAX)
+        return base_fail(BY_ERR_FORMAT, "%s: %llu pictures; at most %d are read", path,
+                         (unsigned long long)h->length[0], INT32_MAX);
     return BY_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/input.h"
@@ -42,7 +43,8 @@ by_status data_picture_set_add(by_picture_set *p, const char *path, const char *
 {
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return base_fail(BY_ERR_IO, "%s: there is no such file", path);
+        return base_fail(BY_ERR_IO, "%s: %s", path,
+                         access(path, F_OK) != 0 ? "there is no such file" : "it is not a regular file");
     data_picture *x = append(p);
     if (!x)
         return BY_ERR_MEMORY;

@@ -368,7 +368,9 @@ static by_status add_row(table *t)
     x->text = t->fields[t->text];
     x->pair = t->pair >= 0 ? t->fields[t->pair] : NULL;
     if (!x->text[strspn(x->text, " ")])
-        return data_examples_fail(t->e, t->line, "the text is empty; is --text the right column?");
+        return data_examples_fail(t->e, t->line, "the column of the %s is empty; name the right one with %s",
+                                  data_columns_of(t->e->spec.kind)->text,
+                                  data_columns_of(t->e->spec.kind)->text_option);
     if (t->n_choices)
         BY_TRY(add_choices(t, x));
     return needs_label(t) ? data_example_split(t->e, x, t->fields[t->label]) : BY_OK;
