@@ -299,6 +299,10 @@ int cli_run_pictures(cli_generation *j, const cli_args *args)
                                            : "--upscale is for models that were trained with --upscale");
     if (o->upscale.count && o->complete.count)
         return cli_usage_fail("pictures are either completed or enlarged");
+    if (cli_given(args, &o->keep) && !o->complete.count)
+        return cli_usage_fail("--keep needs --complete");
+    if (cli_given(args, &o->limit) && !o->complete.count && !o->upscale.count)
+        return cli_usage_fail("--limit needs --complete or --upscale");
     report_picture kind = REPORT_PICTURE_SVG;
     if (!o->out || report_picture_of(o->out, &kind) != BY_OK || kind != REPORT_PICTURE_PNG)
         return cli_usage_fail("give the file for the pictures: --out FILE.png");

@@ -145,6 +145,15 @@ by_status cli_put(base_buf *out)
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
+bool cli_one_source(const char *file, cli_args *args, int *code)
+{
+    if (!file || args->count < 2)
+        return true;
+    *code = cli_usage_fail("--file and inputs on the command line exclude each other");
+    cli_args_free(args);
+    return false;
+}
+
 static bool interrupted(void *user)
 {
     (void)user;

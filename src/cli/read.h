@@ -44,6 +44,10 @@ typedef struct cli_read_options {
     bool json;
 } cli_read_options;
 
+/* Whether the inputs come from one place: a file, or the command line after the model. Otherwise reports that, frees the arguments
+ * and sets *code. */
+bool cli_one_source(const char *file, cli_args *args, int *code);
+
 /* clang-format off */
 /* The rows of a verb's table that fill a member `read` of its options: where texts come from, and how the model runs. */
 #define CLI_TEXT_ROWS(type)                                                                                   \

@@ -73,7 +73,8 @@ static int run(int argc, char **argv)
     job j = {0};
     cli_args args;
     int code;
-    if (!cli_parse(&cli_answer, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(&cli_answer, argc, argv, &j.o, &args, &code) ||
+        !cli_one_source(j.o.read.file, &args, &code))
         return code;
     cli_interrupt_install();
     j.spec = (by_answer_spec){.longest = j.o.longest,

@@ -220,9 +220,12 @@ static bool fits(const by_model *m, const cli_args *args)
     by_pictures reads;
     by_canvas size;
     const bool pair = by_model_task(m) == BY_TASK_SEQ2SEQ;
-    const uint32_t kind = by_model_canvas(m, &size)      ? PIXELS
-                          : by_model_pictures(m, &reads) ? (pair ? CAPTIONS : PATCHES | TEXTS)
-                                                         : (pair ? PAIRS : TEXTS);
+    const uint32_t kind = by_model_canvas(m, &size) ? PIXELS
+                          : by_model_pictures(m, &reads)
+                              ? (pair                                   ? CAPTIONS
+                                 : by_model_task(m) == BY_TASK_CONTRAST ? PATCHES | TEXTS
+                                                                        : PATCHES)
+                              : (pair ? PAIRS : TEXTS);
     const cli_scope *row = cli_given_outside(args, scopes, BY_COUNT(scopes), kind);
     if (row)
         cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names, by_model_class(m));

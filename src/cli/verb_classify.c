@@ -369,7 +369,8 @@ static int run(int argc, char **argv)
     job j = {0};
     cli_args args;
     int code;
-    if (!cli_parse(&cli_classify, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(&cli_classify, argc, argv, &j.o, &args, &code) ||
+        !cli_one_source(j.o.read.file, &args, &code))
         return code;
     cli_interrupt_install();
     by_status s = open_job(&j, args.items[0]);

@@ -338,12 +338,27 @@ static const char *conflict(const embed_options *o, const cli_args *args)
     return NULL;
 }
 
+/* Options that the model has no use for. */
+static by_status check_options(const job *j, const cli_args *args)
+{
+    const bool texts = by_embedder_reads_texts(j->embedder),
+               pictures = by_embedder_reads_pictures(j->embedder);
+    if (!texts && cli_given(args, &j->o.limit))
+        return base_fail(BY_ERR_ARGUMENT, "--max-length is for texts, and the model reads pictures alone");
+    if (texts && pictures && cli_given(args, &j->o.pooling))
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "--pooling is for models of one kind; this one brings texts and pictures together itself");
+    return BY_OK;
+}
+
 static int run(int argc, char **argv)
 {
     job j = {0};
     cli_args args;
     int code;
-    if (!cli_parse(&cli_embed, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(&cli_embed, argc, argv, &j.o, &args, &code) ||
+        !cli_one_source(j.o.read.file, &args, &code))
         return code;
     if (conflict(&j.o, &args)) {
         code = cli_usage_fail("%s", conflict(&j.o, &args));
@@ -352,6 +367,8 @@ static int run(int argc, char **argv)
     }
     cli_interrupt_install();
     by_status s = open_job(&j, args.items[0], cli_given(&args, &j.o.normalize));
+    if (s == BY_OK)
+        s = check_options(&j, &args);
     if (s == BY_OK)
         s = embed_all(&j, args.items + 1, args.count - 1);
     if (s == BY_OK && j.o.search && !cli_interrupted())

@@ -359,7 +359,7 @@ static int run_kind(const kind *k, int argc, char **argv)
     job j = {.kind = k};
     cli_args args;
     int code;
-    if (!cli_parse(k->verb, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(k->verb, argc, argv, &j.o, &args, &code) || !cli_one_source(j.o.read.file, &args, &code))
         return code;
     cli_interrupt_install();
     cli_texts texts = {.arguments = args.items + 1,

@@ -75,7 +75,7 @@ static int run(int argc, char **argv)
     job j = {0};
     cli_args args;
     int code;
-    if (!cli_parse(&cli_tag, argc, argv, &j.o, &args, &code))
+    if (!cli_parse(&cli_tag, argc, argv, &j.o, &args, &code) || !cli_one_source(j.o.read.file, &args, &code))
         return code;
     cli_interrupt_install();
     cli_texts texts = {.arguments = args.items + 1, .n_arguments = args.count - 1, .path = j.o.read.file};

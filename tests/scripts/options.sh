@@ -149,6 +149,18 @@ no 1 "the name of a picture must end in .svg or .png" eval vit pictures/dark-ima
 no 2 "--top needs --search" embed gpt --top 3 a
 no 2 "exclude each other" embed gpt --search a --similarity b
 
+for verb in classify embed tag fill answer caption translate; do
+    run $verb gpt a b -f text
+    check "$verb: inputs from one place" fails 2 "--file and inputs on the command line exclude each other"
+done
+no 2 "--pair is for texts that are read together" attention vit drawn.png --pair a
+no 2 "--keep needs --complete" generate pixels --keep 0.3 -o x.png
+no 2 "--limit needs --complete or --upscale" generate pixels --limit 3 -o x.png
+no 1 "--max-length is for texts" embed vit drawn.png --max-length 3
+make both --model clip --heads 2 --image-size 8 --data pairs.tsv
+check "a model of texts and pictures" works model
+no 1 "--pooling is for models of one kind" embed both drawn.png --pooling max
+
 # An empty name is not the directory that one is in.
 run train --data text --out "" --max-steps 1
 check "an empty run folder" fails 2 "--out is empty; it needs a value (DIR)"
