@@ -58,6 +58,7 @@ BY_API void by_image_result_class(const by_image_result *r, int class_index, dou
 
 typedef struct by_image_evaluate_spec {
     by_image_data data;
+    bool lists;              /* an error unless there is a list among the files, whose columns `data` names */
     int batch;               /* 0: 64 */
     const char *predictions; /* a file for one JSON object a picture, or NULL */
     by_dtype weights;        /* how those of products are stored, as in by_model_spec */

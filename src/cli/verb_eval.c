@@ -113,6 +113,7 @@ typedef struct evaluation {
     cJSON *record;           /* run.json of the model's folder, or NULL */
     by_tokenizer *tokenizer; /* NULL: shards of an unknown one */
     by_ngram *ngram;         /* that is mixed with the model, or NULL */
+    bool lists;              /* columns were named */
 } evaluation;
 
 static by_status open_model(evaluation *e, const char *path)
@@ -211,6 +212,7 @@ static int evaluate_pictures(evaluation *e)
                                 .count = o->data.count,
                                 .dtype = o->dtype,
                                 .spec = {.data = data,
+                                         .lists = e->lists,
                                          .batch = o->windows.batch,
                                          .predictions = o->t.predictions,
                                          .weights = cli_weights(o->weights),
@@ -230,7 +232,7 @@ static int evaluate_pixels(evaluation *e)
                                 .dir = e->dir,
                                 .data = o->data.items,
                                 .count = o->data.count,
-                                .spec = {.data = o->pictures, .batch = o->windows.batch},
+                                .spec = {.data = o->pictures, .lists = e->lists, .batch = o->windows.batch},
                                 .json = o->json,
                                 .quiet = o->quiet};
     p.spec.data.file = o->t.text;
@@ -506,6 +508,7 @@ static int evaluate(evaluation *e, const cli_args *args, const char *model)
     if (row)
         return cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names,
                               by_model_class(e->model));
+    e->lists = cli_given_among(args, (const char *const[]){"text", "label", "header", NULL}) != NULL;
     if (recall_columns(e, args->items[0]) != BY_OK)
         return cli_fail(NULL);
     switch (way) {

@@ -293,7 +293,8 @@ static int print_result(const train_options *o, const by_run_result *r)
                        o->l.curve);
     if (r->resumed_from == r->steps && !isfinite(r->loss))
         cli_note_finished(o->run.out, r->steps);
-    printf("%lld steps in %.1f s", (long long)(r->steps - r->resumed_from), r->seconds);
+    const long long steps = (long long)(r->steps - r->resumed_from);
+    printf("%lld step%s in %.1f s", steps, steps == 1 ? "" : "s", r->seconds);
     if (isfinite(r->loss))
         printf(", loss %.4f", r->loss);
     if (isfinite(r->best_eval_loss))

@@ -187,9 +187,9 @@ static by_status read_file(data_instructions *x)
     by_status s = read_objects(x, &c);
     base_free(bytes);
     if (s == BY_OK && !x->count)
-        s = base_fail(BY_ERR_FORMAT, "%s: %s", base_input_name(x->path),
-                      x->left_out ? "no example has anything to learn within the longest sequence"
-                                  : "the file has no examples");
+        s = x->left_out ? base_fail(BY_ERR_FORMAT, "%s: no example has anything to learn within %d tokens",
+                                    base_input_name(x->path), x->spec.limit)
+                        : base_fail(BY_ERR_FORMAT, "%s: the file has no examples", base_input_name(x->path));
     return s;
 }
 

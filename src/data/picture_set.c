@@ -344,9 +344,15 @@ by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_s
                          "classes are named for IDX and CIFAR files; the data name their own");
     if (s->coarse && !p->had_coarse && !o->had_coarse)
         return base_fail(BY_ERR_ARGUMENT, "only files of CIFAR-100 have superclasses");
-    if ((s->file || s->label || s->header != BY_HEADER_AUTO) && !p->had_list && !o->had_list)
-        return base_fail(BY_ERR_ARGUMENT, "columns and headers are those of lists, and the data are none");
-    return BY_OK;
+    const bool columns = s->file || s->label || s->header != BY_HEADER_AUTO;
+    return columns && !o->had_list ? data_picture_set_check_list(p) : BY_OK;
+}
+
+by_status data_picture_set_check_list(const by_picture_set *p)
+{
+    return p->had_list
+               ? BY_OK
+               : base_fail(BY_ERR_ARGUMENT, "columns and headers are those of lists, and the data are none");
 }
 
 void by_picture_set_free(by_picture_set *p)

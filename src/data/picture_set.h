@@ -60,6 +60,7 @@ by_status data_picture_set_check_bytes(const by_picture_set *p, const char *path
 /* An error if the spec of the sets has names of classes, superclasses or names of columns that neither set has use for.
  * other: a second set of the same spec, or NULL. */
 by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_set *other);
+by_status data_picture_set_check_list(const by_picture_set *p); /* an error unless a list was read */
 
 /* ---- parts ------------------------------------------------------------------------------------ */
 

@@ -404,6 +404,8 @@ by_status by_image_evaluate(by_device *d, const char *model, by_dtype dtype, con
     by_picture_set *set = s == BY_OK ? by_picture_set_open(paths, count, &reading) : NULL;
     if (set)
         s = data_picture_set_check_use(set, NULL);
+    if (s == BY_OK && set && spec->lists)
+        s = data_picture_set_check_list(set);
     if (s == BY_OK)
         s = set ? prepare_targets(m, model, set, &captions) : base_error_status();
     if (s == BY_OK)

@@ -103,8 +103,10 @@ by_status by_pixel_evaluate(by_model *m, const by_processor *p, const char *cons
                                .file = spec->data.file,
                                .header = spec->data.header,
                                .format = by_processor_channels(p) == 1 ? BY_PIXELS_GREY : BY_PIXELS_RGB});
-    if (!set)
+    if (!set || (spec->lists && data_picture_set_check_list(set) != BY_OK)) {
+        by_picture_set_free(set);
         return base_error_status();
+    }
     measuring w = {.model = m,
                    .processor = p,
                    .spec = spec,

@@ -27,14 +27,22 @@ static by_status sum_of(const cJSON *json, char out[20])
     return s;
 }
 
+static void add(train_record *r, train_fact fact)
+{
+    if (r->count < TRAIN_FACTS_MAX)
+        r->facts[r->count++] = fact;
+    else
+        r->full = true;
+}
+
 void train_record_number(train_record *r, const char *key, double value, train_rule rule)
 {
-    r->facts[r->count++] = (train_fact){.key = key, .rule = rule, .number = value};
+    add(r, (train_fact){.key = key, .rule = rule, .number = value});
 }
 
 void train_record_text(train_record *r, const char *key, const char *value, train_rule rule)
 {
-    r->facts[r->count++] = (train_fact){.key = key, .rule = rule, .text = value ? value : ""};
+    add(r, (train_fact){.key = key, .rule = rule, .text = value ? value : ""});
 }
 
 void train_record_adapter(train_record *r, const by_adapter_spec *adapter, const char *words)
@@ -84,6 +92,9 @@ static bool put_all(cJSON *json, const train_record *r)
 
 by_status train_record_write(const char *out, const train_record *r)
 {
+    if (r->full)
+        return base_fail(BY_ERR_UNSUPPORTED, "run.json has room for %d settings, and there are more",
+                         TRAIN_FACTS_MAX);
     cJSON *json = cJSON_CreateObject();
     char sum[20], *path = base_path_join(out, "run.json");
     by_status s = path && put_all(json, r) ? sum_of(json, sum) : BY_ERR_MEMORY;

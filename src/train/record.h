@@ -22,10 +22,11 @@ typedef struct train_fact {
     const char *absent; /* the text that records without the key stand for; NULL: "" */
 } train_fact;
 
-enum { TRAIN_FACTS_MAX = 96 };
+enum { TRAIN_FACTS_MAX = 192 };
 typedef struct train_record {
     train_fact facts[TRAIN_FACTS_MAX]; /* in the order of the file */
     int count;
+    bool full;               /* there was no room for a fact: the record cannot be written */
     const char *options;     /* the member "options": a JSON object as text, or NULL */
     const char *const *data; /* the member "data" as a list of files, or NULL */
     int data_count;

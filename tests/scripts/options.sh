@@ -137,6 +137,8 @@ no 1 "alignment is for decoders of texts, not for Image" align pixels --method g
 no 2 "--per-class is for models that classify pictures" eval gpt text --per-class
 no 2 "--pair is for labelled texts" eval gpt text --pair x
 no 2 "--metric is for encoder-decoders" eval gpt text --metric bleu
+no 1 "columns and headers are those of lists" eval vit pictures/dark-images-idx3-ubyte --label x
+no 1 "columns and headers are those of lists" eval pixels pictures/dark-images-idx3-ubyte --header no
 no 2 "--beams is for encoder-decoders" eval vit pictures/dark-images-idx3-ubyte --beams 2
 no 2 "--seq is for language models" eval pixels pictures/dark-images-idx3-ubyte --seq 5
 no 2 "--keep is for models of pixels" generate gpt -p a --keep 0.5
