@@ -324,6 +324,18 @@ static void test_distillation(void **state)
     tear_down(&part, BY_OK);
 }
 
+/* A record that has no room left says so and writes nothing beyond its end. */
+static void test_full_record(void **state)
+{
+    (void)state;
+    train_record r = {0};
+    for (int i = 0; i <= TRAIN_FACTS_MAX; i++)
+        train_record_number(&r, "value", i, TRAIN_SAME);
+    assert_int_equal(r.count, TRAIN_FACTS_MAX);
+    assert_int_equal(train_record_write(in_root("."), &r), BY_ERR_UNSUPPORTED);
+    assert_non_null(strstr(by_error_message(), "run.json has room for"));
+}
+
 /* Damage to the second model of a checkpoint is found, as is a record that asks for something else. */
 static void test_checkpoint_of_two(void **state)
 {
@@ -361,6 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distillation),
+        cmocka_unit_test(test_full_record),
         cmocka_unit_test(test_checkpoint_of_two),
     };
     return cmocka_run_group_tests_name("loop", tests, open_root, close_root);
