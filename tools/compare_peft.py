@@ -34,6 +34,7 @@ VOCAB = 61
 LLAMA = t.LlamaConfig(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
                       num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True)
 GPT2 = t.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32)
+GPTJ = t.GPTJConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32, rotary_dim=4)
 BERT = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
             max_position_embeddings=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 BART = t.BartConfig(vocab_size=VOCAB, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
@@ -75,6 +76,8 @@ READ = {
     "bert-tag": (t.BertForTokenClassification, t.BertConfig(num_labels=5, **BERT),
                  dict(target_modules=["query", "output.dense"], task_type=TaskType.TOKEN_CLS)),
     "bert-mlm": (t.BertForMaskedLM, t.BertConfig(**BERT), dict(target_modules="all-linear")),
+    "bert-mlm-all-biases": (t.BertForMaskedLM, t.BertConfig(**BERT), dict(target_modules=["decoder", "key"], bias="all")),
+    "gptj-head": (t.GPTJForCausalLM, GPTJ, dict(target_modules=["lm_head", "wte"], use_dora=True)),
     "roberta-classify": (t.RobertaForSequenceClassification,
                          t.RobertaConfig(num_labels=3, pad_token_id=1, **BERT),
                          dict(target_modules=["query", "dense"], task_type=TaskType.SEQ_CLS, layers_to_transform=[1])),
@@ -178,8 +181,7 @@ def outputs(result, prefix):
 PREFIX = {
     "prefix-gpt2": (t.GPT2LMHeadModel, GPT2, dict(num_virtual_tokens=5)),
     "prefix-llama": (t.LlamaForCausalLM, LLAMA, dict(num_virtual_tokens=4)),
-    "prefix-gptj": (t.GPTJForCausalLM, t.GPTJConfig(vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=32,
-                                                    rotary_dim=4), dict(num_virtual_tokens=6)),
+    "prefix-gptj": (t.GPTJForCausalLM, GPTJ, dict(num_virtual_tokens=6)),
     "prefix-gpt2-projection": (t.GPT2LMHeadModel, GPT2, dict(num_virtual_tokens=3, prefix_projection=True,
                                                              encoder_hidden_size=8)),
 }

@@ -16,9 +16,10 @@ import peft
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
 from transformers import DeiTForImageClassificationWithTeacher
-from transformers import GPT2Config, GPT2LMHeadModel, ImageGPTConfig, ImageGPTForImageClassification, LlamaConfig
+from transformers import GPT2Config, GPT2LMHeadModel, GPTJConfig, GPTJForCausalLM, ImageGPTConfig
+from transformers import ImageGPTForImageClassification, LlamaConfig
 from transformers import LlamaForCausalLM, RobertaConfig, T5Config
 from transformers import T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, VisionEncoderDecoderConfig
 from transformers import VisionEncoderDecoderModel, XLNetConfig
@@ -288,9 +289,9 @@ def merged_weights(adapted):
         return {f"merged.{k}": v for k, v in weights.items() if UNUSED not in k}
 
 
-def record_tune(out, name, family, model, inputs, config, old=None, batches=()):
+def record_tune(out, name, family, model, inputs, config, old=None, batches=(), tied_head=False):
     """A model with an adapter of PEFT. old: what adapter_config.json says in the names of transformers 4; then the
-    adapter's tensors have such names too. batches: of steps of training."""
+    adapter's tensors have such names too. batches: of steps of training. tied_head: it is adapted, so nothing can be merged."""
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
@@ -322,7 +323,7 @@ def record_tune(out, name, family, model, inputs, config, old=None, batches=()):
             settings = json.load(f) | old
         with open(config, "w", encoding="utf-8") as f:
             json.dump(settings, f, indent=1)
-    if not before:
+    if not before and not tied_head:
         tensors |= merged_weights(adapted)
     tensors |= train(adapted, batches) if batches else {}
     tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
@@ -426,9 +427,22 @@ def record_tune_ia3(out):
     record_ia3(out, "tune-llama-ia3", "llama", LlamaForCausalLM(llama), 24)
 
 
+def record_tune_heads(out):
+    """PEFT stores the weights and the bias of an adapted head with the adapter. BERT's head has one bias under two names."""
+    gptj = GPTJConfig(vocab_size=20, n_positions=10, n_embd=8, n_layer=1, n_head=2, rotary_dim=2, n_inner=12, bos_token_id=0,
+                      eos_token_id=1)
+    bert = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+                      max_position_embeddings=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    first, *rest = batches_of(27, 20)
+    record_tune(out, "tune-gptj-head", "gptj", with_values(GPTJForCausalLM(gptj), 27, 0.4), first,
+                lora(target_modules=["lm_head", "fc_in"]), batches=rest)
+    record_tune(out, "tune-bert-head", "bert", with_values(BertForMaskedLM(bert), 28, 0.4), first,
+                lora(target_modules=["decoder", "query"], bias="lora_only"), batches=rest, tied_head=True)
+
+
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
                  record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption,
-                 record_tune_ia3, record_tune_prefix, record_tune_prompt):
+                 record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads):
         each(target)

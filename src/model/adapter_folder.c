@@ -74,7 +74,7 @@ int model_adapter_labels(const char *dir)
 
 /* The parameter of the adapter that a tensor belongs to, or -1. A model may have been adapted with another head than it has here, so the
  * prefix of the body may be missing in the file, or be missing here. Old files name the biases of adapted layers as the body does. */
-static int find_as(const by_adapter *a, const char *name)
+static int find_spelled(const by_adapter *a, const char *name)
 {
     int k = by_params_find(a->params, name);
     const char *rest = strncmp(name, MODEL_ADAPTER_PREFIX, strlen(MODEL_ADAPTER_PREFIX)) == 0
@@ -99,6 +99,29 @@ static int find_as(const by_adapter *a, const char *name)
     return k;
 }
 
+/* The same for a bias that modules share: the file may have it under each of their names, the adapter has one of them. */
+static int find_as(const by_adapter *a, const char *name)
+{
+    int k = find_spelled(a, name);
+    for (const arch_alias *c = a->model->arch->copies; c && c->key && k < 0; c++) {
+        base_buf module = {0};
+        const bool is_bias = model_adapter_module(c->key, "bias", &module);
+        char *names[] = {is_bias ? base_sprintf(MODEL_ADAPTER_PREFIX "%s", c->field) : NULL,
+                         is_bias ? base_sprintf(MODEL_ADAPTER_PREFIX "%s", c->key) : NULL,
+                         is_bias ? base_sprintf(MODEL_ADAPTER_PREFIX "%s.base_layer.bias", module.data)
+                                 : NULL};
+        bool meant = false;
+        for (int i = 0; i < BY_COUNT(names); i++)
+            meant |= names[i] && strcmp(name, names[i]) == 0;
+        for (int i = 0; i < BY_COUNT(names); i++) {
+            k = meant && k < 0 && names[i] ? by_params_find(a->params, names[i]) : k;
+            base_free(names[i]);
+        }
+        base_buf_free(&module);
+    }
+    return k;
+}
+
 /* Files that were written before the reference library renamed its modules have the names of files of models. */
 static int find(const by_adapter *a, const char *name)
 {
@@ -108,32 +131,44 @@ static int find(const by_adapter *a, const char *name)
     return k;
 }
 
-/* PEFT stores the weights of an adapted embedding with the adapter. They must be those of the model. */
+/* The parameter of the body that PEFT calls "X.base_layer.weight" or "X.base_layer.bias", or -1. A bias may be shared by modules. */
+static int find_base(const by_adapter *a, const char *name)
+{
+    const char *end = strstr(name, ".base_layer.");
+    const char *part = end ? end + strlen(".base_layer.") : "";
+    const size_t from = strlen(MODEL_ADAPTER_PREFIX);
+    if (strlen(name) <= from || (strcmp(part, "weight") != 0 && strcmp(part, "bias") != 0))
+        return -1;
+    char *plain = base_sprintf("%.*s.%s", (int)(end - name - (ptrdiff_t)from), name + from, part);
+    int k = plain ? model_find(a->model, plain) : -1;
+    for (const arch_alias *c = a->model->arch->copies; plain && c && c->key && k < 0; c++)
+        k = strcmp(plain, c->key) == 0 ? model_find(a->model, c->field) : -1;
+    base_free(plain);
+    return k;
+}
+
+/* PEFT stores the weights of an adapted embedding or head with the adapter. They must be those of the model. */
 static by_status check_base(const by_adapter *a, const by_weight *e, bool *is_base)
 {
-    const char *end = strstr(e->name, ".base_layer.weight");
-    const size_t from = strlen(MODEL_ADAPTER_PREFIX);
-    *is_base = end && strlen(e->name) > from && !end[strlen(".base_layer.weight")];
-    if (!*is_base)
+    const int k = find_base(a, e->name);
+    *is_base = k >= 0;
+    if (k < 0)
         return BY_OK;
-    char *name = base_sprintf("%.*s.weight", (int)(end - e->name - (ptrdiff_t)from), e->name + from);
-    const int k = name ? model_find(a->model, name) : -1;
-    const size_t n = k < 0 ? 0 : (size_t)a->model->params->list[k].count;
+    const size_t n = (size_t)a->model->params->list[k].count;
     float *there = base_alloc(n * sizeof *there), *here = base_alloc(n * sizeof *here);
-    by_status s = name && there && here ? BY_OK : BY_ERR_MEMORY;
-    bool same = k >= 0 && e->bytes == n * by_dtype_size(e->dtype);
+    by_status s = there && here ? BY_OK : BY_ERR_MEMORY;
+    bool same = e->bytes == n * by_dtype_size(e->dtype);
     if (s == BY_OK && same)
         s = by_weight_read(e, 0, n, there, BY_F32);
     if (s == BY_OK && same)
         s = by_params_get(a->model->params, k, BY_SLOT_VALUE, here);
     same =
         same && a->model->params->list[k].type == BY_F32 ? memcmp(here, there, n * sizeof *here) == 0 : same;
-    base_free(name);
     base_free(there);
     base_free(here);
     if (s == BY_OK && !same)
         s = base_fail(BY_ERR_UNSUPPORTED,
-                      "%s differs from the model: the adapter was trained over other embeddings",
+                      "%s differs from the model: the adapter was trained over other weights",
                       io_show(e->name).text);
     return s;
 }

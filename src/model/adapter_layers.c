@@ -295,21 +295,32 @@ static const model_replaced *find_replaced(const by_adapter *a, int body, bool t
     return NULL;
 }
 
+/* Whether the bias of a module is that of an adapted one; *module becomes it. Several modules may share a bias: the copies that files
+ * may have of it are named for them. Where all biases are trained, such a one keeps its own name. */
+static by_status is_adapted_bias(by_adapter *a, const char *name, base_buf *module, bool *out)
+{
+    BY_TRY(model_adapter_matches(a, module->data, out));
+    const arch_alias *c = a->config.bias == MODEL_BIAS_ADAPTED ? a->model->arch->copies : NULL;
+    for (; c && c->key && !*out; c++)
+        if (strcmp(c->field, name) == 0 && by_params_find(a->model->params, c->key) < 0 &&
+            model_adapter_module(c->key, "bias", module))
+            BY_TRY(model_adapter_matches(a, module->data, out));
+    return BY_OK;
+}
+
 /* Whether the adapter has its own values of a parameter; *own_name gets their name in its file. */
 static by_status is_replaced(by_graph *g, by_adapter *a, const char *name, bool *out, char **own_name)
 {
     base_buf module = {0};
     by_status s = model_adapter_saves(a, name, out);
-    bool bias = false, adapted = false;
+    bool adapted = false;
     if (s == BY_OK && !*out && a->config.bias != MODEL_BIAS_NONE &&
         model_adapter_module(name, "bias", &module)) {
-        bias = true;
-        s = model_adapter_matches(a, module.data, &adapted);
+        s = is_adapted_bias(a, name, &module, &adapted);
         *out = adapted || a->config.bias == MODEL_BIAS_ALL;
     }
     if (s == BY_OK && *out) {
-        *own_name =
-            bias && adapted ? tensor_name(g, a, module.data, "base_layer.bias") : tensor_name(g, a, name, "");
+        *own_name = adapted ? tensor_name(g, a, module.data, "base_layer.bias") : tensor_name(g, a, name, "");
         s = *own_name ? BY_OK : BY_ERR_MEMORY;
     }
     base_buf_free(&module);
