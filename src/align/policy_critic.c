@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "align/policy_run.h"
+#include "align/terms.h"
 #include "base/file.h"
 
 /* ---- the model ---------------------------------------------------------------------------------- */
@@ -183,12 +184,6 @@ static by_status read_values(align_policy *p, int part)
 
 /* ---- advantages ------------------------------------------------------------------------------------- */
 
-/* A number that is 0 because it was asked for, where 0 means the default. */
-static double or_tiny(double x)
-{
-    return x != 0 ? x : 1e-30;
-}
-
 /* Towards a divergence of kl_target for each answer (Ziegler et al. 2019). */
 static void adapt_beta(align_policy *p)
 {
@@ -226,7 +221,7 @@ by_status align_critic_advise(align_policy *p)
                                         .ref_logps = c->ref_logps,
                                         .values = c->values,
                                         .scores = c->scores},
-                          &(by_gae_spec){.kl = or_tiny(p->beta),
+                          &(by_gae_spec){.kl = train_literal(p->beta),
                                          .third = run->third,
                                          .whiten_rewards = run->whiten_rewards,
                                          .gamma = run->gamma,

@@ -34,4 +34,10 @@ static inline double train_or(double value, double usual)
     return value != 0 ? value : usual;
 }
 
+/* A number that is 0 because it was asked for, where 0 means the default. */
+static inline double train_literal(double value)
+{
+    return value != 0 ? value : 1e-30;
+}
+
 #endif

@@ -529,6 +529,29 @@ static by_status run(tuning *t)
     return s == BY_OK ? finish(t) : s;
 }
 
+static by_status check_loss(const by_align_spec *s)
+{
+    const bool dpo = s->method == BY_ALIGN_DPO,
+               smoothed = !dpo || s->loss == BY_DPO_SIGMOID || s->loss == BY_DPO_ROBUST ||
+                          s->loss == BY_DPO_EXO_PAIR;
+    if (s->method != BY_ALIGN_SFT && s->method != BY_ALIGN_REWARD && !(s->beta > 0 && isfinite(s->beta)))
+        return base_fail(BY_ERR_ARGUMENT, "beta is %g; it must be above 0", s->beta);
+    if (s->method == BY_ALIGN_KTO && !(s->desirable_weight >= 0 && s->undesirable_weight >= 0 &&
+                                       s->desirable_weight + s->undesirable_weight > 0))
+        return base_fail(BY_ERR_ARGUMENT, "answers with weights of %g and %g teach nothing",
+                         s->desirable_weight, s->undesirable_weight);
+    if (dpo && s->loss == BY_DPO_EXO_PAIR && !(s->label_smoothing > 0 && s->label_smoothing < 1))
+        return base_fail(BY_ERR_ARGUMENT, "the loss exo_pair needs label smoothing above 0, such as 0.01");
+    if (s->label_smoothing != 0 && !smoothed)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "label smoothing is for the losses sigmoid, robust and exo_pair, not for %s",
+                         by_dpo_name(s->loss));
+    return s->label_smoothing < 0 || s->label_smoothing >= 0.5
+               ? base_fail(BY_ERR_ARGUMENT, "label smoothing is %g; it must be from 0 to less than 0.5",
+                           s->label_smoothing)
+               : BY_OK;
+}
+
 /* What can be said before anything is opened. */
 static by_status check_spec(const by_align_spec *s)
 {
@@ -536,17 +559,7 @@ static by_status check_spec(const by_align_spec *s)
         return base_fail(BY_ERR_UNSUPPORTED,
                          "weights of %s are not trained: train an adapter, or freeze layers",
                          by_dtype_name(s->weights));
-    if (s->method == BY_ALIGN_DPO && s->loss == BY_DPO_EXO_PAIR &&
-        !(s->label_smoothing > 0 && s->label_smoothing < 1))
-        return base_fail(BY_ERR_ARGUMENT, "the loss exo_pair needs label smoothing above 0, such as 0.01");
-    if (s->method == BY_ALIGN_DPO && s->label_smoothing > 0 && s->loss != BY_DPO_SIGMOID &&
-        s->loss != BY_DPO_ROBUST && s->loss != BY_DPO_EXO_PAIR)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "label smoothing is for the losses sigmoid, robust and exo_pair, not for %s",
-                         by_dpo_name(s->loss));
-    if (s->label_smoothing < 0 || s->label_smoothing >= 0.5)
-        return base_fail(BY_ERR_ARGUMENT, "label smoothing is %g; it must be from 0 to less than 0.5",
-                         s->label_smoothing);
+    BY_TRY(check_loss(s));
     if (s->eval_fraction < 0 || s->eval_fraction >= 1)
         return base_fail(BY_ERR_ARGUMENT, "a share of %g cannot be held out", s->eval_fraction);
     return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts)

@@ -78,7 +78,7 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.value_model), .name = "value-model", .value = "DIR",                                \
      .help = "ppo: model that the critic starts from (default: MODEL), with a new head unless it has one "   \
              "number"},                                                                                      \
-    {CLI_AT(type, policy.value_rate), .name = "value-learning-rate", CLI_RANGE(0, 100),                      \
+    {CLI_AT(type, policy.value_rate), .name = "value-learning-rate", CLI_RANGE(1e-12, 100),                  \
      .help = "ppo: learning rate of the critic (default: that of the policy)"},                              \
     {CLI_AT(type, policy.value_weight), .name = "vf-coef", CLI_RANGE(1e-9, 1e6),                             \
      .help = "ppo: weight of the critic's loss (default: 0.1)"},                                             \

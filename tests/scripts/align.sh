@@ -117,6 +117,9 @@ for data in judged pairs; do
 done
 run align "$gpt2" --method kto --unpaired --data "$tmp/judged.jsonl" --out "$tmp/kto-unpaired" --max-steps 2 "$@"
 check kto-unpaired works '"steps":2'
+grep '"label": *true' "$tmp/judged.jsonl" >"$tmp/good.jsonl"
+run align "$gpt2" --method kto --unpaired --desirable-weight 0 --data "$tmp/good.jsonl" --out "$tmp/kto-nothing" --max-steps 2 "$@"
+check answers-of-weight-0-teach-nothing near "$(field grad_norm "$tmp/kto-nothing/metrics.jsonl")" 0 1e-12
 
 # ---- references ------------------------------------------------------------------------------------------------------------
 refers() { # NAME OPTIONS...: the loss of the last of three steps of DPO
@@ -222,6 +225,9 @@ refused packed-pairs 2 'is for sft, not for dpo' --method dpo --pack --data "$tm
 refused clipped-ratios-of-sft 2 'is for ppo, grpo, rloo and reinforce, not for sft' --method sft --epsilon 0.2 --data "$tmp/sft.jsonl"
 refused reference-of-orpo 2 'is for dpo, kto and policies, not for orpo' --method orpo --reference "$tmp/base" --data "$tmp/pairs.jsonl"
 refused adapter-of-no-layer 1 'no linear layer or embedding of the given layers of' --method sft --lora r=2,layers=99 --data "$tmp/sft.jsonl"
+refused no-smoothing-of-hinge 1 'label smoothing is for the losses sigmoid' --method dpo --loss hinge --label-smoothing 0.1 --data "$tmp/pairs.jsonl"
+refused a-beta-of-0 1 'beta is 0; it must be above 0' --method simpo --beta 0 --data "$tmp/pairs.jsonl"
+refused weights-of-0 1 'teach nothing' --method kto --desirable-weight 0 --undesirable-weight 0 --data "$tmp/judged.jsonl"
 refused smoothing-of-exo-pair 1 'exo_pair' --method dpo --loss exo_pair --data "$tmp/pairs.jsonl"
 refused blocks-that-learn 1 'train an adapter' --method sft --weights q4_0 --data "$tmp/sft.jsonl"
 refused too-small-a-share 1 'leaves nothing' --method sft --eval-fraction 0.01 --data "$tmp/sft.jsonl"
