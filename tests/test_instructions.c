@@ -148,6 +148,9 @@ static void test_conversations(void **state)
     expect_form("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", "
                 "\"value\": \"b\"}]}",
                 chatml, "<user>a</><assistant>b</>", "b</>");
+    expect_form("{\"conversations\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+                "\"content\": \"b\"}]}",
+                chatml, "<user>a</><assistant>b</>", "b</>");
     expect_form("{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"completion\": [{\"role\": "
                 "\"assistant\", \"content\": \"b\"}]}",
                 chatml, "<user>a</><assistant>b</>", "b</>");
@@ -210,6 +213,24 @@ static void test_preferences(void **state)
     for (int i = 0; i < 8; i += 2)
         assert_true(g.rows[i] % 2 == 0 && g.rows[i + 1] == g.rows[i] + 1);
     data_row_groups_free(&g);
+    data_instructions_close(&x);
+    by_chat_free(chat);
+    /* A shared message may have more than text: what both begin with is the prompt. */
+    path = write_text(
+        "parts.jsonl",
+        "{\"chosen\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}, "
+        "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"name\": \"f\", \"x\": null}]}, "
+        "{\"role\": \"assistant\", \"content\": \"x\"}], \"rejected\": [{\"content\": [{\"text\": "
+        "\"a\", \"type\": \"text\"}], \"role\": \"user\"}, {\"role\": \"assistant\", "
+        "\"tool_calls\": [{\"name\": \"f\"}]}, {\"role\": \"assistant\", \"content\": \"y\"}]}\n");
+    assert_int_equal(
+        open_file(&x, path,
+                  "{% for m in messages %}<{{ m.role }}>{{ m.content if m.content is string else "
+                  "'.' }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+                  (data_instruction_spec){.kind = DATA_PREFERENCES}, &chat),
+        BY_OK);
+    expect_sequence(&x, 0, "<user>.</><assistant>.</><assistant>x</>", "x</>");
+    expect_sequence(&x, 1, "<user>.</><assistant>.</><assistant>y</>", "y</>");
     data_instructions_close(&x);
     by_chat_free(chat);
     path = write_text("judged.jsonl", "{\"prompt\": \"q\", \"completion\": \"a\", \"label\": "

@@ -301,9 +301,9 @@ static void write_model(const char *name, uint64_t seed)
     by_model_free(m);
     char *path = base_path_join(in_root(name), "tokenizer.json"),
          *config = base_path_join(in_root(name), "tokenizer_config.json");
-    static const char text[] =
-        "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<eos>\", "
-        "\"chat_template\": \"{% for m in messages %}{{ m.content }}={% endfor %}{{ more }}\"}";
+    static const char text[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"eos_token\": \"<eos>\", "
+                               "\"chat_template\": \"{% for m in messages %}{{ m.content }}={% endfor %}{{ "
+                               "more }}{{ tools[0].name if tools }}\"}";
     expect(base_file_write(path, json.data, json.size));
     expect(base_file_write(config, text, sizeof text - 1));
     base_buf_free(&json);
@@ -349,6 +349,18 @@ static void test_prompts(void **state)
     assert_int_equal(x.list[3].count, 1);
     assert_int_equal(x.list[3].tokens[0], EOS);
     assert_null(x.list[3].expected);
+    align_prompts_close(&x);
+    /* What a template reads besides. */
+    expect(read_prompts(
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"5\"}], \"chat_template_kwargs\": {\"more\": 7}, "
+        "\"tools\": \"[{\\\"name\\\": 3}]\"}\n"
+        "{\"prompt\": [{\"role\": \"user\", \"content\": \"5\"}], \"tools\": [{\"name\": 4}]}\n",
+        &x, 8));
+    assert_int_equal(x.list[0].count, 4);
+    assert_int_equal(x.list[0].tokens[2], 7);
+    assert_int_equal(x.list[0].tokens[3], 3);
+    assert_int_equal(x.list[1].count, 3);
+    assert_int_equal(x.list[1].tokens[2], 4);
     align_prompts_close(&x);
     expect(read_prompts("12=\n34=\n", &x, 8));
     assert_int_equal(x.count, 2);

@@ -531,9 +531,9 @@ static by_status run(tuning *t)
 
 static by_status check_loss(const by_align_spec *s)
 {
-    const bool dpo = s->method == BY_ALIGN_DPO,
-               smoothed = !dpo || s->loss == BY_DPO_SIGMOID || s->loss == BY_DPO_ROBUST ||
-                          s->loss == BY_DPO_EXO_PAIR;
+    const bool dpo = s->method == BY_ALIGN_DPO, smoothed = !dpo || s->loss == BY_DPO_SIGMOID ||
+                                                           s->loss == BY_DPO_ROBUST ||
+                                                           s->loss == BY_DPO_EXO_PAIR;
     if (s->method != BY_ALIGN_SFT && s->method != BY_ALIGN_REWARD && !(s->beta > 0 && isfinite(s->beta)))
         return base_fail(BY_ERR_ARGUMENT, "beta is %g; it must be above 0", s->beta);
     if (s->method == BY_ALIGN_KTO && !(s->desirable_weight >= 0 && s->undesirable_weight >= 0 &&

@@ -294,7 +294,7 @@ static by_status instruction_prompt(const data_instructions *x, chat_heap *h, co
     return s;
 }
 
-/* ShareGPT: {"conversations": [{"from": "human", "value": ...}, ...]}. */
+/* ShareGPT: {"conversations": [{"from": "human", "value": ...}, ...]}. Messages with a role are taken as they are. */
 static by_status shared_messages(chat_heap *h, const chat_value *list, chat_value *out)
 {
     static const char *const roles[][2] = {
@@ -309,13 +309,17 @@ static by_status shared_messages(chat_heap *h, const chat_value *list, chat_valu
         const chat_value *from = item->type == CHAT_DICT ? text_member(item, "from") : NULL;
         const chat_value *value = from ? text_member(item, "value") : NULL;
         const char *role = NULL;
+        if (item->type == CHAT_DICT && text_member(item, "role") && !member(item, "from")) {
+            BY_TRY(chat_push(h, out->list, *item));
+            continue;
+        }
         for (int k = 0; value && k < BY_COUNT(roles); k++)
             if (chat_is_text(from, roles[k][0]))
                 role = roles[k][1];
         if (!role)
             return base_fail(BY_ERR_FORMAT,
                              "message %zu of \"conversations\" needs \"from\" (human, gpt, system, tool) and "
-                             "\"value\"",
+                             "\"value\", or \"role\"",
                              i + 1);
         BY_TRY(new_message(h, role, *value, &m));
         BY_TRY(chat_push(h, out->list, m));
@@ -366,12 +370,30 @@ static by_status tuning_script(const data_instructions *x, chat_heap *h, const c
 
 /* ---- preferences ------------------------------------------------------------------------------------------------ */
 
-static bool same_message(const chat_value *a, const chat_value *b)
+static bool is_same(const chat_value *a, const chat_value *b);
+
+/* Whether b has every member of a. A member that is null is as good as none. */
+static bool has_members(const chat_value *a, const chat_value *b)
 {
-    const chat_value *role[2] = {text_member(a, "role"), text_member(b, "role")};
-    const chat_value *content[2] = {text_member(a, "content"), text_member(b, "content")};
-    return role[0] && role[1] && content[0] && content[1] && chat_same_bytes(role[0], role[1]) &&
-           chat_same_bytes(content[0], content[1]);
+    for (size_t i = 0; i < a->dict->count; i++) {
+        const chat_pair *p = &a->dict->pairs[i];
+        const chat_value *other = chat_find(b->dict, &p->key);
+        if (other ? !is_same(&p->value, other) : p->value.type != CHAT_NONE)
+            return false;
+    }
+    return true;
+}
+
+static bool is_same(const chat_value *a, const chat_value *b)
+{
+    if (a->type == CHAT_DICT && b->type == CHAT_DICT)
+        return has_members(a, b) && has_members(b, a);
+    if (!is_list(a) || !is_list(b))
+        return chat_same_scalar(a, b);
+    bool same = a->list->count == b->list->count;
+    for (size_t i = 0; same && i < a->list->count; i++)
+        same = is_same(&a->list->items[i], &b->list->items[i]);
+    return same;
 }
 
 /* The prompt that both answers begin with: messages, or text up to a space before the difference. */
@@ -392,8 +414,7 @@ static by_status common_prompt(chat_heap *h, const chat_value *a, const chat_val
     }
     if (!is_list(a) || !is_list(b))
         return base_fail(BY_ERR_FORMAT, "\"chosen\" and \"rejected\" must be texts or lists of messages");
-    while (n < a->list->count && n < b->list->count && a->list->items[n].type == CHAT_DICT &&
-           b->list->items[n].type == CHAT_DICT && same_message(&a->list->items[n], &b->list->items[n]))
+    while (n < a->list->count && n < b->list->count && is_same(&a->list->items[n], &b->list->items[n]))
         n++;
     BY_TRY(join_messages(h, a, n, NULL, prompt));
     const chat_value *all[2] = {a, b};
