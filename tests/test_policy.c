@@ -37,7 +37,7 @@ static by_status open_rewards(align_rewards *r, const by_reward_source *list, in
 static double judge(const char *what, const char *prompt, const char *answer, const char *expected)
 {
     const by_judging judging = {0};
-    const by_judged one = {prompt, answer, expected};
+    const by_judged one = {.prompt = prompt, .answer = answer, .expected = expected};
     align_rewards r;
     float each = 0, total = NAN;
     by_status s = open_rewards(&r, &(by_reward_source){.what = what}, 1, &judging);
@@ -130,7 +130,7 @@ static void test_several(void **state)
     (void)state;
     float offset = 0.5f, each[6], total[2];
     const by_judging judging = {0};
-    const by_judged answers[] = {{"", "ab", NULL}, {"", "abcd", NULL}};
+    const by_judged answers[] = {{.prompt = "", .answer = "ab"}, {.prompt = "", .answer = "abcd"}};
     const by_reward_source list[] = {{.what = "length:4", .weight = 2},
                                      {.call = count_letters, .user = &offset, .name = "letters"},
                                      {.what = "length:2", .weight = -1}};
@@ -175,7 +175,7 @@ static trial try_command(const char *command, const by_judging *judging)
     char *what = base_sprintf("command:%s", command);
     for (int i = 0; i < ANSWERS; i++) {
         snprintf(texts[i], sizeof texts[i], "%d", i);
-        answers[i] = (by_judged){"p\n\"q\"", texts[i], NULL};
+        answers[i] = (by_judged){.prompt = "p\n\"q\"", .answer = texts[i]};
     }
     t.status = open_rewards(&r, &(by_reward_source){.what = what}, 1, judging);
     if (t.status == BY_OK)

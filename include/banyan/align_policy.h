@@ -13,9 +13,10 @@ extern "C" {
 
 /* An answer to judge. The texts are NUL-terminated UTF-8 and borrowed for the call. */
 typedef struct by_judged {
-    const char *prompt;   /* as the model read it */
+    const char *prompt;   /* of a conversation: what its last message says */
     const char *answer;   /* without the end token and without the stop string that ended it */
     const char *expected; /* "answer" of the data, or NULL */
+    const char *messages; /* of a conversation: a JSON list of what precedes the answer; otherwise NULL */
 } by_judged;
 
 /* Writes the rewards of `count` answers. A reward that is not finite is an error. A failure ends the run. */

@@ -97,7 +97,9 @@ static by_status render(align_prompts *x, const align_prompts_spec *spec, const 
         s = keep_text(x, content ? content : "", &out->text);
     if (s == BY_OK)
         s = base_json_print(&json, messages, false);
-    if (s == BY_OK && cJSON_IsString(tools)) /* JSON as text */
+    if (s == BY_OK)
+        s = keep_text(x, json.data, &out->messages);
+    if (s == BY_OK && cJSON_IsString(tools))
         base_buf_puts(&tool_text, tools->valuestring);
     else if (s == BY_OK && tools)
         s = base_json_print(&tool_text, tools, false);

@@ -12,6 +12,7 @@ typedef struct align_prompt {
     int count;
     const char *text;     /* for those who judge answers: of a conversation, its last message */
     const char *expected; /* or NULL */
+    const char *messages; /* of a conversation: a JSON list; otherwise NULL */
 } align_prompt;
 
 typedef struct align_prompts {

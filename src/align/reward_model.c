@@ -3,12 +3,16 @@
 #include <math.h>
 
 #include "align/rewards.h"
+#include "banyan/chat.h"
 #include "banyan/predict.h"
+#include "base/json.h"
 
 typedef struct scorer {
     by_model *model;
     by_tokenizer *tokenizer;
     by_predictor *predictor;
+    by_chat *chat; /* NULL: it has no template */
+    char *start;   /* the special tokens that the tokenizer puts before a text */
     bool logit, answer_alone;
     int labels, label;
 } scorer;
@@ -17,6 +21,8 @@ static void close_scorer(void *self)
 {
     scorer *s = self;
     by_predictor_free(s->predictor);
+    by_chat_free(s->chat);
+    by_release(s->start);
     by_tokenizer_free(s->tokenizer);
     by_model_free(s->model);
     base_free(s);
@@ -42,14 +48,45 @@ static by_status classify(scorer *s, const char **texts, int count, float *rewar
     return status;
 }
 
+/* A conversation with its answer, as the template of the classifier has it. What the tokenizer puts before it is left out. */
+static by_status render(const scorer *s, const by_judged *a, char **out)
+{
+    base_buf json = {0};
+    by_chat_text text = {0};
+    const size_t end = strlen(a->messages) - 1, start = s->start ? strlen(s->start) : 0;
+    base_buf_put(&json, a->messages, end); /* without the bracket */
+    base_buf_puts(&json, end > 1 ? ", " : "");
+    base_buf_puts(&json, "{\"role\": \"assistant\", \"content\": ");
+    base_json_quote(&json, a->answer);
+    base_buf_puts(&json, "}]");
+    by_status status =
+        json.failed
+            ? BY_ERR_MEMORY
+            : by_chat_render(s->chat, &(by_chat_input){.messages = json.data, .messages_size = json.size},
+                             &text);
+    const bool begun =
+        status == BY_OK && start && text.size >= start && memcmp(text.text, s->start, start) == 0;
+    *out = status == BY_OK ? base_strdup(text.text + (begun ? start : 0)) : NULL;
+    by_chat_text_free(&text);
+    base_buf_free(&json);
+    return status == BY_OK && !*out ? BY_ERR_MEMORY : status;
+}
+
+static by_status text_of(const scorer *s, const by_judged *a, char **out)
+{
+    if (s->chat && a->messages && !s->answer_alone)
+        return render(s, a, out);
+    *out = base_sprintf("%s%s", s->answer_alone ? "" : a->prompt, a->answer);
+    return *out ? BY_OK : BY_ERR_MEMORY;
+}
+
 static by_status score(void *self, const by_judged *answers, int count, float *rewards)
 {
     scorer *s = self;
     char **texts = base_alloc_zero((size_t)count, sizeof *texts);
     by_status status = texts ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; status == BY_OK && i < count; i++)
-        if (!(texts[i] = base_sprintf("%s%s", s->answer_alone ? "" : answers[i].prompt, answers[i].answer)))
-            status = BY_ERR_MEMORY;
+        status = text_of(s, &answers[i], &texts[i]);
     if (status == BY_OK)
         status = classify(s, (const char **)texts, count, rewards);
     for (int i = 0; texts && i < count; i++)
@@ -86,6 +123,21 @@ static by_status choose_label(scorer *s, const char *dir, const char *label)
     return unknown_label(s, dir, label);
 }
 
+static by_status open_chat(scorer *s, const char *dir)
+{
+    by_encoding e;
+    s->chat = by_chat_open(dir);
+    if (!s->chat)
+        return base_error_status();
+    by_status status =
+        by_tokenizer_encode_with(s->tokenizer, "", 0, &(by_encode_spec){.special = true, .whole = true}, &e);
+    const bool begins = status == BY_OK && e.ids.count > 0;
+    if (begins)
+        s->start = by_decode(s->tokenizer, e.ids.data, 1, NULL);
+    by_encoding_free(&e);
+    return begins && !s->start ? base_error_status() : status;
+}
+
 static by_status open_scorer(scorer *s, const char *dir, const align_court *court)
 {
     s->model = by_model_open(court->device, dir, &(by_model_spec){0});
@@ -98,6 +150,8 @@ static by_status open_scorer(scorer *s, const char *dir, const align_court *cour
     s->tokenizer = by_tokenizer_load(dir);
     if (!s->tokenizer)
         return base_error_status();
+    if (by_tokenizer_chat_template(s->tokenizer))
+        BY_TRY(open_chat(s, dir));
     s->predictor = by_predictor_new(
         s->model, s->tokenizer,
         &(by_predictor_spec){.task = BY_TASK_CLASSIFY, .cancelled = court->cancelled, .user = court->user});

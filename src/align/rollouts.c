@@ -134,7 +134,8 @@ static by_status write_answers(align_rollouts *r, const by_generate_result *made
             return base_error_status();
         if (text->finish == BY_FINISH_STRING)
             cut_stop(r->answers[i], how->run);
-        r->judged[i] = (by_judged){.prompt = p->text, .answer = r->answers[i], .expected = p->expected};
+        r->judged[i] = (by_judged){
+            .prompt = p->text, .answer = r->answers[i], .expected = p->expected, .messages = p->messages};
     }
     return BY_OK;
 }

@@ -91,7 +91,7 @@ static by_status put_json(base_buf *out, const align_shown *e)
     if (e->kind)
         base_buf_printf(out, "\"kind\": \"%s\", ", e->kind);
     base_buf_puts(out, "\"text\": ");
-    base_json_quote(out, text.data ? text.data : "");
+    base_json_quote_bytes(out, text.data ? text.data : "", text.size);
     base_buf_puts(out, ", \"tokens\": [");
     for (int t = 0; t < e->count; t++)
         base_buf_printf(out, "%s%d", t ? ", " : "", (int)e->tokens[t]);

@@ -136,6 +136,21 @@ for method in grpo ppo; do
 done
 check "with the critic" cmp whole-ppo/last/critic/model.safetensors parts-ppo/last/critic/model.safetensors
 
+# ---- a reward model of conversations ----
+echo '{% for m in messages %}{% if m.role == "user" %}9{{ m.content }}={% else %}{{ m.content ~ "\n" }}{% endif %}{% endfor %}' >own.jinja
+awk 'BEGIN { for (i = 0; i < 12; i++) printf "{\"chosen\": [{\"role\": \"user\", \"content\": \"%d\"}, {\"role\": \"assistant\", \"content\": \"7\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"%d\"}, {\"role\": \"assistant\", \"content\": \"1\"}]}\n", i, i }' >judged.jsonl
+run align base/last --method reward --data judged.jsonl --chat-template own.jinja --out judge --max-steps 9 --learning-rate 1e-2 --threads 1 --quiet
+check "a reward model of conversations" works 'model:'
+echo '{"prompt": [{"role": "user", "content": "42"}]}' >asked.jsonl
+echo '{% for m in messages %}{{ m.content }}={% endfor %}' >plain.jinja
+run align base/last --method grpo --data asked.jsonl --chat-template plain.jinja --out judged --reward model:judge --max-new-tokens 4 \
+    --stop '\n' --max-steps 1 --sample-steps 1 --threads 1 --quiet --num-generations 8 --batch-size 1 --learning-rate 1e-3
+check "it judges conversations" works 'model:'
+answer=$(sed -n '1s/.*"answer": "\([0-9=]*\)".*/\1/p' judged/samples.jsonl)
+reward=$(sed -n '1s/.*"reward": \([-0-9.e]*\).*/\1/p' judged/samples.jsonl)
+value=$("$BANYAN" classify judge "942=$answer"$'\n' --json --threads 1 | sed -n 's/.*"value": *\([-0-9.e]*\).*/\1/p')
+check "they are rendered with its template" awk "BEGIN { d = $reward - $value; exit !(d * d < 1e-10) }"
+
 # ---- refused ----
 align grpo bad
 check "no reward" fails 2 'no reward'
