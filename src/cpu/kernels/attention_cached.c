@@ -239,7 +239,7 @@ by_status FN(cpu_attention_rows)(const attention *a)
         for (int64_t i = 0; i < tasks; i++)
             if (chunk_seen(a, i / chunks, i % chunks))
                 FN(chunk)
-                (a, i / chunks, i % chunks * CHUNK, space + cpu_team_thread() * own, parts + i * part);
+        (a, i / chunks, i % chunks * CHUNK, space + cpu_team_thread() * own, parts + i * part);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < a->batch * rows; i++) {
             int64_t b = i / rows, r = i % rows;
