@@ -54,7 +54,9 @@ static by_status take(by_adapter_spec *s, const char *key, const char *value, co
     *list = list_of(s, key);
     if (*list) {
         **list = value;
-        return *value || *list == &s->feedforward ? BY_OK : bad(s, key, strlen(key));
+        return *value || *list == &s->feedforward
+                   ? BY_OK
+                   : base_fail(BY_ERR_ARGUMENT, "%s: %s= names nothing", option_of(s), key);
     }
     if (s->ia3)
         return bad(s, key, strlen(key));

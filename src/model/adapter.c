@@ -85,6 +85,14 @@ static by_adapter *finish(by_adapter *a, by_status s)
     return s == BY_OK ? a : NULL;
 }
 
+static int names_in(const char *list)
+{
+    int n = 1;
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
 by_adapter *by_adapter_new(by_model *m, const by_adapter_spec *spec, bool training)
 {
     if (!m || !spec) {
@@ -92,6 +100,10 @@ by_adapter *by_adapter_new(by_model *m, const by_adapter_spec *spec, bool traini
         return NULL;
     }
     by_adapter *a = make(m, model_adapter_describe(m, spec), NULL, training);
+    if (a && spec->save && model_adapter_check_saved(a, names_in(spec->save)) != BY_OK) {
+        by_adapter_free(a);
+        return NULL;
+    }
     return a ? finish(a, spec->blank ? BY_OK : model_adapter_init(a, spec->seed)) : NULL;
 }
 

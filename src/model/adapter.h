@@ -98,6 +98,8 @@ bool model_adapter_module(const char *name, const char *part, base_buf *out);
  * models; the configuration may have either names. An invalid regular expression is an error: then *out is false. */
 by_status model_adapter_matches(by_adapter *a, const char *module, bool *out);
 by_status model_adapter_saves(by_adapter *a, const char *parameter, bool *out);
+/* Once the layers are known: an error names the first of the `count` first modules to be saved that is not there. */
+by_status model_adapter_check_saved(by_adapter *a, int count);
 /* Whether IA3 scales the inputs of an adapted module. */
 by_status model_adapter_scales_inputs(by_adapter *a, const char *module, bool *out);
 /* Rank, alpha and scale of an adapted module. */

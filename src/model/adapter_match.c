@@ -272,32 +272,62 @@ by_status model_adapter_scales_inputs(by_adapter *a, const char *module, bool *o
     return with_prefix(a, feeds_forward, module, out);
 }
 
-/* Whether a module that the parameter lies in ends with one of the names. */
+/* Whether a module that the parameter lies in ends with the name. */
+static by_status is_saved_as(const void *what, const char *parameter, bool *out)
+{
+    const cJSON *name = what;
+    *out = false;
+    for (const char *dot = strchr(parameter, '.'); dot && !*out; dot = strchr(dot + 1, '.')) {
+        char *module = base_sprintf("%.*s", (int)(dot - parameter), parameter);
+        if (!module)
+            return BY_ERR_MEMORY;
+        *out = ends_with(module, name->valuestring);
+        base_free(module);
+    }
+    return BY_OK;
+}
+
+/* The same for one of the names. */
 static by_status is_saved(const void *what, const char *parameter, bool *out)
 {
     const cJSON *names = what;
     *out = false;
     for (const cJSON *n = names->child; n && !*out; n = n->next)
-        for (const char *dot = strchr(parameter, '.'); dot && !*out; dot = strchr(dot + 1, '.')) {
-            char *module = base_sprintf("%.*s", (int)(dot - parameter), parameter);
-            if (!module)
-                return BY_ERR_MEMORY;
-            *out = ends_with(module, n->valuestring);
-            base_free(module);
-        }
+        BY_TRY(is_saved_as(n, parameter, out));
     return BY_OK;
+}
+
+static by_status saves_under(by_adapter *a, path_test one, const cJSON *names, const char *parameter,
+                             bool *out)
+{
+    spellings s;
+    BY_TRY(spell(a, parameter, &s));
+    by_status status = either(a, one, names, &s, out);
+    base_buf_free(&s.module);
+    return status;
 }
 
 by_status model_adapter_saves(by_adapter *a, const char *parameter, bool *out)
 {
-    spellings s;
     *out = false;
-    if (!a->config.save)
-        return BY_OK;
-    BY_TRY(spell(a, parameter, &s));
-    by_status status = either(a, is_saved, a->config.save, &s, out);
-    base_buf_free(&s.module);
-    return status;
+    return a->config.save ? saves_under(a, is_saved, a->config.save, parameter, out) : BY_OK;
+}
+
+by_status model_adapter_check_saved(by_adapter *a, int count)
+{
+    const cJSON *name = a->config.save ? a->config.save->child : NULL;
+    for (int k = 0; name && k < count; k++, name = name->next) {
+        bool found = false;
+        for (int i = 0; i < a->n_replaced && !found; i++) {
+            const model_replaced *r = &a->replaced[i];
+            const char *parameter = r->tied ? a->model->arch->head : a->model->params->list[r->body].name;
+            BY_TRY(saves_under(a, is_saved_as, name, parameter, &found));
+        }
+        if (!found)
+            return base_fail(BY_ERR_ARGUMENT, "adapter: no module of %s that could be saved is called \"%s\"",
+                             a->model->arch->title, io_show(name->valuestring).text);
+    }
+    return BY_OK;
 }
 
 static by_status is_key(const void *what, const char *module, bool *out)

@@ -344,6 +344,8 @@ wrong a-rank-that-is-none 2 'r=x' --lora r=x
 wrong a-part-of-a-rank 2 'r=1.5' --lora r=1.5
 wrong a-word-alone 2 'all-linear' --lora all-linear
 wrong no-such-layer 1 'no linear layer' --lora targets=conv
+wrong nothing-to-save 1 'that could be saved is called "nothing"' --lora save=pooler,nothing
+wrong layers-of-no-number 2 'layers= names nothing' --lora r=4,layers=
 wrong a-bad-expression 1 'regular expression' --lora 'targets=(query'
 wrong ia3-has-no-rank 2 '"r" is none of default' --ia3 r=4
 wrong lora-has-no-default 2 '"default" is none of r=N' --lora default
