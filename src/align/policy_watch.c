@@ -282,7 +282,7 @@ static void put_sample(const align_policy *p, int64_t step, int row, base_buf *o
 by_status align_samples_write(align_policy *p, int64_t step)
 {
     const by_policy_run *run = &p->spec.policy;
-    if (run->sample_every < 0 || (step % run->sample_every != 0 && step != 1 && step != p->spec.steps))
+    if (run->sample_every <= 0 || (step % run->sample_every != 0 && step != 1 && step != p->spec.steps))
         return BY_OK;
     base_buf text = {0};
     char *path = base_path_join(p->spec.out, SAMPLES);

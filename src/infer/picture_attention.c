@@ -213,9 +213,10 @@ by_status by_picture_maps_rollout(const by_picture_maps *a, int query, float *ou
     const int n = positions(a);
     if (a->queries != n)
         return base_fail(BY_ERR_ARGUMENT, "there is no rollout from the tokens of a caption");
-    double *shares = base_alloc_zero(2 * (size_t)n, sizeof *shares), *now = shares, *next = shares + n;
+    double *shares = base_alloc_zero(2 * (size_t)n, sizeof *shares);
     if (!shares)
         return BY_ERR_MEMORY;
+    double *now = shares, *next = shares + n;
     now[query] = 1;
     for (int l = a->layers - 1; l >= 0; l--) {
         roll(a, l, now, next);

@@ -79,7 +79,7 @@ typedef struct layer_names {
 
 static layer_names names_of(int i)
 {
-    layer_names n;
+    layer_names n = {0};
     base_format(n.query, sizeof n.query, "attentions.%d.q_lin", i);
     base_format(n.key, sizeof n.key, "attentions.%d.k_lin", i);
     base_format(n.value, sizeof n.value, "attentions.%d.v_lin", i);

@@ -65,7 +65,7 @@ typedef struct label {
 static label label_of(double v, int digits)
 {
     static const char *const suffixes[] = {"", "k", "M", "G", "T"};
-    label l;
+    label l = {0};
     int i = 0;
     for (; i < BY_COUNT(suffixes) - 1 && fabs(v) >= 1000 * (1 - 1e-9); i++)
         v /= 1000;
@@ -77,7 +77,7 @@ static label label_of(double v, int digits)
 static label label_power(double v)
 {
     static const char *const suffixes[] = {"", "k", "M", "G", "T"};
-    label l;
+    label l = {0};
     int i = 0;
     for (; i < BY_COUNT(suffixes) - 1 && v >= 10 - 1e-9; i++)
         v -= 10;

@@ -286,7 +286,7 @@ static by_status read_post(const cJSON *json, const char *type, void *context)
 static by_status begin(strips *v, bool paired, bool special)
 {
     v->special = special;
-    for (int i = 0; i <= paired; i++) {
+    for (int i = 0; i < (paired ? 2 : 1); i++) {
         tok_template *t = strips_add(v);
         if (!t)
             return BY_ERR_MEMORY;
