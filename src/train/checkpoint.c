@@ -147,7 +147,7 @@ typedef struct target {
 
 static target name_of(int64_t step)
 {
-    target t;
+    target t = {0};
     base_format(t.name, sizeof t.name, "checkpoint-%06lld", (long long)step);
     return t;
 }

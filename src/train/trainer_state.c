@@ -18,7 +18,7 @@ typedef struct sum_text {
 
 static sum_text sum_of(const void *bytes, size_t n)
 {
-    sum_text s;
+    sum_text s = {0};
     base_format(s.text, sizeof s.text, "%016llx", (unsigned long long)base_checksum(bytes, n));
     return s;
 }

@@ -7,12 +7,12 @@
 namespace
 {
 
+#if BY_HOPPER_CODE
 /* The score of a masked key: a query with only masked keys has equal weights. A power of 2, whose product
  * with the scale is exact: the difference of two such products is 0 even if one of them is part of a
  * multiply-add. */
 static constexpr float HIDDEN_SCORE = -0x1p100f;
 
-#if BY_HOPPER_CODE
 /* The running softmax of two rows: approximately the largest score, and this lane's part of the sum of
  * e^(scale (s - top)). The top follows the largest score only if that exceeds it by more than SLACK powers of
  * two: within them nothing overflows, and earlier sums need no rescaling. */

@@ -119,7 +119,7 @@ static by_status map_rows(tile_map *map, const attention_node &m, const head_row
 }
 
 /* Pairs, unless there are so few that the last round would leave many thread blocks idle. */
-static void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
+static inline void deal_tiles(hopper_args &a, int heads, int tiles, int sms)
 {
     const int64_t pairs = (int64_t)heads * ((tiles + 1) / 2), rounds = (pairs + sms - 1) / sms;
     a.deal = !a.causal ? PLAIN : rounds * sms <= pairs + pairs / 8 ? PAIRED : SORTED;
