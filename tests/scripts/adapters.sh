@@ -230,6 +230,17 @@ prefix() { # OUT OPTIONS...
     run finetune "$tmp/learnt" --task lm --data "$tmp/backwards.txt" --eval "$tmp/backwards.txt" --out "$tmp/$out" --batch-size 4 --threads 1 \
         --quiet --json "$@"
 }
+# A run that lost all after its first checkpoint goes on to the same adapter.
+goes_on() { # OUT OPTION
+    prefix "$1-whole" --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 "$2" 4
+    cp -R "$tmp/$1-whole" "$tmp/$1-part"
+    rm -r "$tmp/$1-part/checkpoint-000006" "$tmp/$1-part/checkpoint-000009" "$tmp/$1-part/last"
+    rm -f "$tmp/$1-part/best" "$tmp/$1-part/adapter_model.safetensors"
+    ln -s checkpoint-000003 "$tmp/$1-part/last"
+    prefix "$1-part" --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 "$2" 4
+    check "${2#--}-goes-on" works '"resumed_from":3'
+    check "${2#--}-goes-on-exactly" cmp "$tmp/$1-whole/adapter_model.safetensors" "$tmp/$1-part/adapter_model.safetensors"
+}
 prefix p --max-steps 200 --dropout 0 --learning-rate 1e-1 --prefix-tuning 6
 check prefix-learns atleast "$loss" "$(awk -v l="$(field loss)" 'BEGIN { print l + 0.3 }')"
 check prefix-is-all-that-learns [ "$(field trained_parameters)" -eq $((6 * 2 * 2 * 32)) ]
@@ -243,14 +254,7 @@ run generate "$tmp/learnt" --adapter "$tmp/p" --threads 1 --prompt ' tas tac' -n
 check prefix-beside-a-model cmp "$tmp/out" "$tmp/text-with"
 run generate "$tmp/p" --threads 1 --prompt ' tas tac' -n 12 --num-beams 3
 check prefix-with-beams works '^ tas tac'
-prefix p-whole --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prefix-tuning 4
-cp -R "$tmp/p-whole" "$tmp/p-part"
-rm -r "$tmp/p-part/checkpoint-000006" "$tmp/p-part/checkpoint-000009" "$tmp/p-part/last"
-rm -f "$tmp/p-part/best" "$tmp/p-part/adapter_model.safetensors"
-ln -s checkpoint-000003 "$tmp/p-part/last"
-prefix p-part --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prefix-tuning 4
-check prefix-goes-on works '"resumed_from":3'
-check prefix-goes-on-exactly cmp "$tmp/p-whole/adapter_model.safetensors" "$tmp/p-part/adapter_model.safetensors"
+goes_on p --prefix-tuning
 prefix p-part --dropout 0.1 --max-steps 9 --prefix-tuning 5
 check prefix-goes-on-with-the-same-alone fails 1 'prefix'
 run convert "$tmp/p" "$tmp/p-merged"
@@ -267,14 +271,7 @@ check prompt-generates works '^ tas tac'
 cp "$tmp/out" "$tmp/text-with"
 run generate "$tmp/learnt" --adapter "$tmp/soft" --threads 1 --prompt ' tas tac' -n 12 --num-beams 1 --greedy
 check prompt-beside-a-model cmp "$tmp/out" "$tmp/text-with"
-prefix soft-whole --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prompt-tuning 4
-cp -R "$tmp/soft-whole" "$tmp/soft-part"
-rm -r "$tmp/soft-part/checkpoint-000006" "$tmp/soft-part/checkpoint-000009" "$tmp/soft-part/last"
-rm -f "$tmp/soft-part/best" "$tmp/soft-part/adapter_model.safetensors"
-ln -s checkpoint-000003 "$tmp/soft-part/last"
-prefix soft-part --dropout 0.1 --max-steps 9 --save-steps 3 --save-total-limit 9 --prompt-tuning 4
-check prompt-goes-on works '"resumed_from":3'
-check prompt-goes-on-exactly cmp "$tmp/soft-whole/adapter_model.safetensors" "$tmp/soft-part/adapter_model.safetensors"
+goes_on soft --prompt-tuning
 prefix soft-part --dropout 0.1 --max-steps 9 --prefix-tuning 4
 check prompt-is-no-prefix fails 2 'two adapters'
 run convert "$tmp/soft" "$tmp/soft-merged"
