@@ -393,11 +393,12 @@ def write(banyan, name, out):
     family, _, preset = family.partition(":")
     write_data(out)
     options, tune = KINDS[kind]
+    rows = [] if kind == "seq2seq" else ["--batch-size", "3"]  # batches of tokens
     options += f" --preset {preset}" if preset else ""
     subprocess.run([banyan, "train", "--model", family, *options.split(), "--layers", "2", "--heads", "2", "--width", "32",
                     "--max-steps", "2", "--batch-size", "2", "--quiet", "--threads", "1", "--out", "base"], cwd=out, **QUIET)
     base, run, merged = (os.path.realpath(f"{out}/{part}") for part in ("base/last", "run", "merged"))
-    subprocess.run([banyan, "finetune", base, *tune.split(), *adapter, "--max-steps", "12", "--batch-size", "3",
+    subprocess.run([banyan, "finetune", base, *tune.split(), *adapter, "--max-steps", "12", *rows,
                     "--learning-rate", "1e-2", "--quiet", "--threads", "1", "--out", run], cwd=out, **QUIET)
     head = dict(num_labels=2) if kind == "classify" else {}
     model = PeftModel.from_pretrained(cls.from_pretrained(base, **head), run).eval()
