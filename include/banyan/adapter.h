@@ -1,6 +1,7 @@
 /* adapter.h - adapters: few parameters that are trained beside the frozen ones of a model. LoRA (Hu et al. 2021), rsLoRA
  * (Kalajdzievski 2023) and DoRA (Liu et al. 2024) on linear layers and embeddings of any family, IA3 (Liu et al. 2022) on linear
- * layers, prefixes (Li & Liang 2021) and prompts (Lester et al. 2021), in the folders of PEFT (adapter_config.json, adapter_model.safetensors). docs/ADAPTERS.md has the equations. */
+ * layers, prefixes (Li & Liang 2021) and prompts (Lester et al. 2021), in the folders of PEFT (adapter_config.json,
+ * adapter_model.safetensors). docs/ADAPTERS.md has the equations. */
 #ifndef BANYAN_ADAPTER_H
 #define BANYAN_ADAPTER_H
 
@@ -36,8 +37,8 @@ struct by_adapter_spec {
     /* Prefix tuning (Li & Liang 2021) in place of LoRA: keys and values of so many positions stand before every text, in all layers of
      * a decoder that writes text. Its context is shorter by them. 0: none */
     int prefix;
-    /* Prompt tuning (Lester et al. 2021) in place of LoRA: embeddings of so many positions stand before every text. They begin as
-     * those of random tokens. 0: none */
+    /* Prompt tuning (Lester et al. 2021) in place of LoRA: the number of positions before every text whose embeddings are trained. They
+     * start as the embeddings of random tokens. 0: none */
     int prompt;
     uint64_t seed; /* of the initial values */
     bool blank;    /* they stay zero: for a look at its shape */

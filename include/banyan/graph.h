@@ -453,9 +453,8 @@ BY_API by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids
 BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
 /* A random place of the last axis of logits (R, N): i32, with the probabilities softmax(logits / temperature). temperature (R) is f32 and
  * positive. draws (R, 5) i32 is a state: the low and the high word of a seed, the same of a stream, and a place, which grows
- * by one in each run. On one device a result depends on these and on the
- * logits alone; another one may round a sum differently. It is -1 where a logit is NaN or
- * +infinity, or all of them are -infinity. */
+ * by one in each run. On one device a result depends on these and on the logits alone; another one may round a sum differently. It
+ * is -1 where a logit is NaN or +infinity, or all of them are -infinity. */
 BY_API by_tensor *by_draw(by_graph *g, by_tensor *logits, by_tensor *temperature, by_tensor *draws);
 /* The k (1 to BY_TOP_MAX) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
  * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */

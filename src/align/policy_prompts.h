@@ -31,9 +31,9 @@ typedef struct align_prompts_spec {
     int start;           /* what an empty prompt begins with; negative: it is an error */
 } align_prompts_spec;
 
-/* A line is text, or an object, which may also be in a list, with "prompt" (a text or a list of messages) or "messages", and optionally "answer" (also
- * "expected", "solution", "completion"; a text or a number). A final message of the assistant is the expected answer. *x is overwritten;
- * close it also after a failure. Errors name the file and the line. */
+/* The file has lines of text, or objects: one a line, or a list of them. An object has "prompt" (a text or a list of messages) or
+ * "messages", and optionally "answer" (also "expected", "solution", "completion"; a text or a number). A final message of the assistant
+ * is the expected answer. *x is overwritten; close it also after a failure. Errors name the file and the line. */
 by_status align_prompts_open(align_prompts *x, const char *path, const align_prompts_spec *spec);
 void align_prompts_close(align_prompts *x); /* the zero state is a no-op */
 

@@ -632,8 +632,10 @@ static bool number_prefix(by_adapter *a)
     const member both[] = {{"num_attention_heads", cJSON_CreateNumber(a->heads)},
                            {"num_layers", cJSON_CreateNumber(by_model_layers(a->model))},
                            {"token_dim", cJSON_CreateNumber(width)}};
-    if (!put_members(a, both, BY_COUNT(both)) || a->config.prompt)
-        return a->config.prompt;
+    if (!put_members(a, both, BY_COUNT(both)))
+        return false;
+    if (a->config.prompt)
+        return true;
     const member members[] = {{"encoder_hidden_size", cJSON_CreateNumber(width)},
                               {"prefix_projection", cJSON_CreateFalse()}};
     return put_members(a, members, BY_COUNT(members));
