@@ -801,6 +801,45 @@ static void test_bad_shapes(void **state)
     assert_contains(by_error_message(), "task");
 }
 
+/* The deviation of the weights that a family draws from a normal distribution is the one asked for, in the file too. */
+static void test_init_std(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *weight, *key;
+    } cases[] = {{"gpt2", "transformer.h.0.mlp.c_fc.weight", "initializer_range"},
+                 {"llama", "model.layers.0.mlp.up_proj.weight", "initializer_range"},
+                 {"vit", "vit.encoder.layer.0.attention.attention.query.weight", "initializer_range"},
+                 {"transformer", "model.encoder.layers.0.fc1.weight", "init_std"},
+                 {"xlm", "transformer.attentions.0.q_lin.weight", "init_std"}};
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        const by_model_shape shape = {.layers = 1, .heads = 2, .width = 64, .vocab = 99, .init_std = 0.3};
+        const bool labels = strcmp(cases[i].family, "vit") == 0;
+        by_model *m = make(cases[i].family, &shape,
+                           (by_model_spec){.seed = 3,
+                                           .task = labels ? BY_TASK_CLASSIFY : BY_TASK_DEFAULT,
+                                           .labels = labels ? 2 : 0});
+        const int k = by_params_find(m->params, cases[i].weight);
+        if (k < 0)
+            fail_msg("%s has no %s", cases[i].family, cases[i].weight);
+        const int64_t n = m->params->list[k].count;
+        float *x = values(m, k);
+        double squares = 0;
+        for (int64_t j = 0; j < n; j++)
+            squares += (double)x[j] * x[j];
+        assert_float_equal(sqrt(squares / (double)n), 0.3, 0.02);
+        base_free(x);
+        save(m, in_root("deviation"), BY_F32);
+        cJSON *json = load(in_root("deviation/config.json"));
+        assert_float_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(json, cases[i].key)), 0.3, 1e-6);
+        cJSON_Delete(json);
+        by_model_free(m);
+    }
+    assert_null(
+        by_model_new(device, "t5", &(by_model_shape){.init_std = 0.3}, &(by_model_spec){.blank = true}));
+    assert_contains(by_error_message(), "standard deviation");
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -834,6 +873,7 @@ int main(void)
         cmocka_unit_test(test_new_head),
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_bad_shapes),
+        cmocka_unit_test(test_init_std),
     };
     return cmocka_run_group_tests_name("model", tests, set_up, tear_down);
 }

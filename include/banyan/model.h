@@ -49,6 +49,7 @@ typedef struct by_model_shape {
     int target_vocab;   /* of encoder-decoders that have another for what they write; 0: they share one */
     int languages;      /* of families that know them */
     double dropout;     /* negative: the architecture's default */
+    double init_std;    /* standard deviation of initial values: "initializer_range" in config.json */
     int decoder_layers; /* of encoder-decoders; 0: as many as `layers` */
     bool pre_norm;      /* norms before the sub-layers, of families that have the choice */
     int kv_heads;       /* key/value heads, of families that share them among query heads */

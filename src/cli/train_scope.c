@@ -55,11 +55,12 @@ static const cli_scope scopes[] = {
 
 /* Options of the shape of a new model. */
 static const char *const shape[] = {
-    "preset",    "layers",      "decoder-layers", "heads",       "kv-heads",     "memory",
-    "attention", "cell",        "attention-mode", "stride",      "summary",      "hash-rounds",
-    "width",     "inner",       "context",        "pre-norm",    "patch",        "channels",
-    "mixtures",  "coordinates", "distribution",   "query-block", "local-memory", "upscale",
-    "decoder",   NULL};
+    "preset",       "layers",      "decoder-layers", "heads",          "kv-heads",
+    "memory",       "attention",   "cell",           "attention-mode", "stride",
+    "summary",      "hash-rounds", "width",          "inner",          "context",
+    "pre-norm",     "patch",       "channels",       "mixtures",       "coordinates",
+    "distribution", "query-block", "local-memory",   "upscale",        "decoder",
+    "init-std",     NULL};
 
 static bool fits_kind(const by_run_spec *s, const arch_family *a, const cli_args *own)
 {

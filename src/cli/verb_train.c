@@ -91,6 +91,9 @@ static const cli_option options[] = {
      .help = "maximum sequence length in tokens (default: the preset's)"},
     {CLI_AT(train_options, run.shape.dropout), .name = "dropout", CLI_RANGE(0, 0.99), .preset = "0",
      .help = "dropout probability; encoder-decoders use 0.1 unless given, translate 0.2 below 100,000 pairs"},
+    {CLI_AT(train_options, run.shape.init_std), .name = "init-std", CLI_RANGE(1e-6, 10),
+     .help = "standard deviation of the initial weights, initializer_range in config.json (default: the "
+             "preset's, mostly 0.02, which suits widths near 768; narrow models learn faster with more)"},
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
      .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
              "as in 2017"},

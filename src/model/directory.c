@@ -323,6 +323,9 @@ static by_status shape_config(by_model *m, const by_model_shape *s)
         a->adjust(preset->name, m->config);
     if (s->inner > 0)
         arch_config_set(a, m->config, ARCH_ROLE_INNER, s->inner);
+    if (s->init_std > 0 && !arch_config_set(a, m->config, ARCH_ROLE_INIT, s->init_std))
+        return base_fail(BY_ERR_ARGUMENT, "%s has no single standard deviation for its initial values",
+                         a->title);
     if (s->kv_heads > 0 && !arch_config_set(a, m->config, ARCH_ROLE_KV_HEADS, s->kv_heads))
         return base_fail(BY_ERR_ARGUMENT, "%s has as many key/value heads as heads", a->title);
     if (s->hash_rounds > 0)

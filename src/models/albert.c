@@ -30,7 +30,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(albert_config, label_drop, "classifier_dropout_prob", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(albert_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
     ARCH_INT_FIELD(albert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
-    ARCH_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(albert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_TIED_FIELD(albert_config),
 };
 

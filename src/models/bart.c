@@ -10,7 +10,7 @@
     ARCH_BART_FIELDS(50265, BY_GELU, padding, 0, 1024, 12, 16, 4096),                          \
         ARCH_INT_FIELD(arch_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, \
                        ARCH_ROLE_CONTEXT),                                                     \
-        ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_NONE)
+        ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_INIT)
 
 static const arch_field fields[] = {
     COMMON_FIELDS(1),

@@ -25,7 +25,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(distilbert_config, label_drop, "seq_classif_dropout", 0.2, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(distilbert_config, answer_drop, "qa_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_INT_FIELD(distilbert_config, pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
-    ARCH_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(distilbert_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_BOOL_FIELD(distilbert_config, sines, "sinusoidal_pos_embds", false),
     ARCH_TIED_FIELD(distilbert_config),
 };

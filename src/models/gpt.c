@@ -22,7 +22,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(gpt_config, embd_drop, "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(gpt_config, attn_drop, "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(gpt_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(gpt_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_TIED_FIELD(gpt_config),
 };
 

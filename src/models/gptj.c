@@ -25,7 +25,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(gptj_config, embd_drop, "embd_pdrop", 0, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(gptj_config, attn_drop, "attn_pdrop", 0, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(gptj_config, eps, "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(gptj_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(gptj_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     {"tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(gptj_config, head.tied), false, 0, 1, ARCH_ROLE_TIED},
 };
 

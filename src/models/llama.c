@@ -30,7 +30,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(llama_config, attn_drop, "attention_dropout", 0, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(llama_config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_NONE),
     ARCH_FLOAT_FIELD(llama_config, eps, "rms_norm_eps", 1e-6, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(llama_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(llama_config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_BOOL_FIELD(llama_config, attention_bias, "attention_bias", false),
     ARCH_BOOL_FIELD(llama_config, mlp_bias, "mlp_bias", false),
     {"tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(llama_config, head.tied), false, 0, 1, ARCH_ROLE_TIED},

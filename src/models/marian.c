@@ -17,7 +17,7 @@ static const arch_field marian_fields[] = {
                    ARCH_ROLE_TARGET_VOCAB),
     SHARED,
     ARCH_INT_FIELD(arch_bart_config, context, "max_position_embeddings", 1024, 1, 1 << 24, ARCH_ROLE_CONTEXT),
-    ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_INIT),
 };
 
 /* As the published models are. */
@@ -35,7 +35,7 @@ static const arch_field transformer_fields[] = {
                    ARCH_ROLE_TARGET_VOCAB),
     SHARED,
     ARCH_INT_FIELD(arch_bart_config, context, "max_position_embeddings", 512, 1, 1 << 24, ARCH_ROLE_CONTEXT),
-    ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0, 0, 10, ARCH_ROLE_NONE), /* 0: Glorot's */
+    ARCH_FLOAT_FIELD(arch_bart_config, std, "init_std", 0, 0, 10, ARCH_ROLE_INIT), /* 0: Glorot's */
     {"normalize_before", ARCH_FIELD_BOOL, offsetof(arch_bart_config, pre_norm), false, 0, 1,
      ARCH_ROLE_PRE_NORM},
 };

@@ -30,6 +30,7 @@ typedef enum arch_role {
     ARCH_ROLE_KV_HEADS,
     ARCH_ROLE_INNER,
     ARCH_ROLE_DROPOUT,
+    ARCH_ROLE_INIT, /* standard deviation of initial values */
     ARCH_ROLE_SEGMENTS,
     ARCH_ROLE_LANGUAGES,
     ARCH_ROLE_PAD,
@@ -438,7 +439,7 @@ typedef struct arch_gpt2_config {
         ARCH_FLOAT_FIELD(type, member embd_drop, part "embd_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),   \
         ARCH_FLOAT_FIELD(type, member attn_drop, part "attn_pdrop", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),   \
         ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_epsilon", 1e-5, 0, 1, ARCH_ROLE_NONE),       \
-        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),       \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),       \
         ARCH_BOOL_FIELD(type, member scale_weights, part "scale_attn_weights", true),                    \
         ARCH_BOOL_FIELD(type, member scale_by_layer, part "scale_attn_by_inverse_layer_idx", false)
 #define ARCH_GPT2_BODY_FIELDS(type, member, vocabulary, length, size, depth, count, activation) \
@@ -540,7 +541,7 @@ typedef struct arch_vit_config {
                          ARCH_ROLE_DROPOUT),                                                               \
         ARCH_FLOAT_FIELD(type, member drop_path, part "drop_path_rate", 0, 0, 0.999, ARCH_ROLE_DROP_PATH), \
         ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
-        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),         \
         ARCH_BOOL_FIELD(type, member qkv_bias, part "qkv_bias", true),                                     \
         ARCH_INT_FIELD(type, member pooled, part "pooler_output_size", 0, 1, 1 << 20, ARCH_ROLE_NONE),     \
         ARCH_ACT_FIELD(type, member pooler_act, part "pooler_act", BY_TANH)
@@ -587,7 +588,7 @@ typedef struct arch_bert_config {
         ARCH_FLOAT_FIELD(type, member attn_drop, part "attention_probs_dropout_prob", 0.1, 0, 0.999,       \
                          ARCH_ROLE_DROPOUT),                                                               \
         ARCH_FLOAT_FIELD(type, member eps, part "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),            \
-        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),         \
+        ARCH_FLOAT_FIELD(type, member std, part "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),         \
     {                                                                                                      \
         part "tie_word_embeddings", ARCH_FIELD_BOOL, offsetof(type, member head.tied), true, 0, 1,         \
             ARCH_ROLE_TIED                                                                                 \

@@ -32,7 +32,7 @@ static const arch_field fields[] = {
                      ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(config, label_drop, "classifier_dropout", -1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(config, std, "initializer_range", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_FLOAT_FIELD(config, axial_std, "axial_norm_std", 1, 0, 10, ARCH_ROLE_NONE),
     ARCH_BOOL_FIELD(config, axial, "axial_pos_embds", true),
     {"is_decoder", ARCH_FIELD_BOOL, offsetof(config, causal), false, 0, 1, ARCH_ROLE_CAUSAL},

@@ -35,7 +35,7 @@ static const arch_field fields[] = {
     FLOAT(drop, "dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(attn_drop, "dropatt", 0, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(eps, "layer_norm_epsilon", 1e-5, 1, ARCH_ROLE_NONE),
-    FLOAT(words.std, "init_std", 0.02, 10, ARCH_ROLE_NONE),
+    FLOAT(words.std, "init_std", 0.02, 10, ARCH_ROLE_INIT),
     FLOAT(words.projection_std, "proj_init_std", 0.01, 10, ARCH_ROLE_NONE),
     {"pre_lnorm", ARCH_FIELD_BOOL, offsetof(transfo_xl_config, pre_norm), false, 0, 1, ARCH_ROLE_PRE_NORM},
     ARCH_BOOL_FIELD(transfo_xl_config, same_length, "same_length", true),

@@ -30,7 +30,7 @@ static const arch_field fields[] = {
     ARCH_FLOAT_FIELD(xlm_config, attn_drop, "attention_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(xlm_config, label_drop, "summary_first_dropout", 0.1, 0, 0.999, ARCH_ROLE_DROPOUT),
     ARCH_FLOAT_FIELD(xlm_config, eps, "layer_norm_eps", 1e-12, 0, 1, ARCH_ROLE_NONE),
-    ARCH_FLOAT_FIELD(xlm_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_NONE),
+    ARCH_FLOAT_FIELD(xlm_config, std, "init_std", 0.02, 0, 10, ARCH_ROLE_INIT),
     ARCH_FLOAT_FIELD(xlm_config, token_std, "embed_init_std", 0.02209708691207961, 0, 10, ARCH_ROLE_NONE),
     {"causal", ARCH_FIELD_BOOL, offsetof(xlm_config, causal), 0, 0, 1, ARCH_ROLE_CAUSAL},
     ARCH_BOOL_FIELD(xlm_config, sines, "sinusoidal_embeddings", false),

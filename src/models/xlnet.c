@@ -32,7 +32,7 @@ static const arch_field fields[] = {
     FLOAT(drop, "dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(last_drop, "summary_last_dropout", 0.1, 0.999, ARCH_ROLE_DROPOUT),
     FLOAT(eps, "layer_norm_eps", 1e-12, 1, ARCH_ROLE_NONE),
-    FLOAT(std, "initializer_range", 0.02, 10, ARCH_ROLE_NONE),
+    FLOAT(std, "initializer_range", 0.02, 10, ARCH_ROLE_INIT),
     ARCH_BOOL_FIELD(arch_xlnet_config, two_ways, "bi_data", false),
     ARCH_BOOL_FIELD(arch_xlnet_config, same_length, "same_length", false),
     ARCH_BOOL_FIELD(arch_xlnet_config, summary_projects, "summary_use_proj", true),

@@ -76,6 +76,8 @@ no 1 "the context is a picture of 64 tokens, not 99" train --model imagegpt --da
 no 2 "--eval-fraction and --eval-data exclude each other" train --data text --eval-data text --eval-fraction 0.2
 no 2 "--eval-fraction and --eval exclude each other" align gpt --method sft --data prompts.jsonl --eval prompts.jsonl --eval-fraction 0.2
 no 2 "--layers is for new models" train --init-from gpt --data text --layers 2
+no 2 "--init-std is for new models" train --init-from gpt --data text --init-std 0.1
+no 1 "T5 .* has no single standard deviation" train --model t5 --data text --tokenizer byte --init-std 0.1
 no 2 "is of the family gpt2" train --init-from gpt --model bert --data text
 
 # Data and models of pictures that have no use for an option.
