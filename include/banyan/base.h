@@ -72,9 +72,9 @@ BY_API void by_cancel_set(bool (*cancelled)(void *user), void *user);
 BY_API const char *by_version(void);
 
 /* Element types. The order is stable; files and the op table refer to them by name. BY_I8 to BY_F8_E5M2 exist
- * in files only: they are read, converted and written, nothing is computed with them. The last are types of
- * blocks: 32 values along the last axis share a scale, laid out as in GGUF files. Weights that are not
- * trained can be stored so; products and tables read them. */
+ * in files only: they can be read, converted and written, but not computed with. BY_Q8_0 and BY_Q4_0 are
+ * block types: 32 values along the last axis share a scale, laid out as in GGUF files. Frozen weights can be
+ * stored in them; matrix products and embedding tables read them directly. */
 typedef enum by_dtype {
     BY_F32 = 0,
     BY_BF16,
@@ -97,20 +97,22 @@ typedef enum by_dtype {
     BY_DTYPE_COUNT
 } by_dtype;
 
-/* Bytes of one element, 0 for a type of blocks; values per block, 1 for the others; bytes of n values, a
- * multiple of the block; the name ("f32"). 0 and "?" for a value that is not a dtype. */
+/* by_dtype_size: bytes per element, 0 for a block type. by_dtype_block: values per block, 1 for other types.
+ * by_dtype_bytes: bytes of n values, where n is a multiple of the block. by_dtype_name: "f32". An invalid
+ * dtype gives 0 and "?". */
 BY_API size_t by_dtype_size(by_dtype t);
 BY_API size_t by_dtype_block(by_dtype t);
 BY_API size_t by_dtype_bytes(by_dtype t, size_t n);
 BY_API const char *by_dtype_name(by_dtype t);
 
-/* True for f32, bf16, f16, f64. */
+/* Returns true for f32, bf16, f16 and f64. */
 BY_API bool by_dtype_is_float(by_dtype t);
 
-/* The same, the two 8-bit floats, which no computation takes, and the types of blocks. */
+/* Returns true for these, the two 8-bit floats and the block types. */
 BY_API bool by_dtype_has_fraction(by_dtype t);
 
-/* "f32", "float32", "bf16", "bfloat16", "f16", "float16", "f64", ... Returns false for an unknown name. */
+/* Parses "f32", "float32", "bf16", "bfloat16", "f16", "float16", "f64", ... Returns false for an unknown
+ * name. */
 BY_API bool by_dtype_parse(const char *name, by_dtype *out);
 
 #ifdef __cplusplus

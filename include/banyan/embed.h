@@ -12,9 +12,10 @@ extern "C" {
 #endif
 
 typedef enum by_pooling {
-    /* As specified in the directory; otherwise the mean, the last token for decoders, or the class token of pictures. */
+    /* As specified in the directory; otherwise the mean, or the last token of decoders, or the class token of
+     * pictures. */
     BY_POOLING_DEFAULT,
-    BY_POOLING_MEAN,     /* of pictures: over the patches */
+    BY_POOLING_MEAN,     /* for pictures, over the patches */
     BY_POOLING_CLS,      /* the first token */
     BY_POOLING_MAX,      /* maximum of each element */
     BY_POOLING_LAST,     /* the last token */
@@ -37,20 +38,20 @@ BY_API by_embedder *by_embedder_open(by_device *d, const char *dir, const by_emb
 BY_API void by_embedder_free(by_embedder *e);
 BY_API int by_embedder_width(const by_embedder *e); /* elements per vector */
 
-/* What the model reads: texts, pictures, or both, which then have vectors in one space. */
+/* Whether the model reads texts, pictures, or both, in which case the vectors share one space. */
 BY_API bool by_embedder_reads_texts(const by_embedder *e);
 BY_API bool by_embedder_reads_pictures(const by_embedder *e);
-/* The factor of cosines of texts and pictures before a softmax, which the model has learned; 1 for other models. */
+/* The learned scale of text-image cosines before the softmax (logit scale); 1 for other models. */
 BY_API double by_embedder_scale(const by_embedder *e);
-BY_API int by_embedder_channels(const by_embedder *e); /* of pictures: 1 or 3; 0: it reads none */
+BY_API int by_embedder_channels(const by_embedder *e); /* image channels, 1 or 3; 0: no pictures */
 
 /* Embeds `count` texts; out is (count, width). */
 BY_API by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, float *out);
-/* Embeds `count` pictures of a dataset, from number `first` on. */
+/* Embeds pictures `first` to `first` + `count` - 1 of a dataset. */
 BY_API by_status by_embedder_run_pictures(by_embedder *e, const by_picture_set *set, int64_t first, int count,
                                           float *out);
-/* For each of `count` pictures, the probability of each of `labels` texts, whose vectors are (labels, width): the softmax of the scaled
- * cosines. scores is (count, labels). */
+/* Zero-shot classification: for each of `count` pictures, the softmax of the scaled cosines with the vectors
+ * (labels, width) of `labels` texts. scores is (count, labels). */
 BY_API by_status by_embedder_choose(by_embedder *e, const float *vectors, int labels,
                                     const by_picture_set *set, int64_t first, int count, float *scores);
 

@@ -1,5 +1,5 @@
-/* evaluate.h - measure a model: perplexity of a language model, and the texts that an encoder-decoder writes. Tasks with labelled
- * examples are measured by by_task_evaluate (finetune.h). */
+/* evaluate.h - evaluation: perplexity of a language model, and scores of the texts that an encoder-decoder
+ * generates. by_task_evaluate (finetune.h) evaluates tasks with labelled examples. */
 #ifndef BANYAN_EVALUATE_H
 #define BANYAN_EVALUATE_H
 
@@ -18,60 +18,63 @@ extern "C" {
 typedef struct by_perplexity_result {
     double nats;       /* sum of -log p over all predicted tokens */
     double plain_nats; /* the same without the continuous cache or the n-gram model */
-    int64_t tokens;    /* that were predicted */
-    int64_t bytes;     /* of the text they stand for; 0 when unknown */
+    int64_t tokens;    /* predicted tokens */
+    int64_t bytes;     /* bytes of their text; 0 if unknown */
     int64_t windows;
-    int seq, stride; /* of the windows, as chosen */
-    bool carried;    /* a state went from one segment to the next; otherwise windows are apart */
-    int memory;      /* positions that it remembered; 0: the state of a recurrent network, or none */
+    int seq, stride; /* window length and stride that were used */
+    bool carried;    /* a state was carried from segment to segment; otherwise windows are independent */
+    int memory;      /* memory length in positions; 0: none, or the state of a recurrent network */
     double seconds;
 } by_perplexity_result;
 
 typedef struct by_perplexity_spec {
-    int64_t max_tokens;  /* only the beginning of the data; 0: all */
-    int seq;             /* tokens per window; 0: the model's context */
-    int stride;          /* tokens from one window to the next; 0: seq, so that windows do not overlap */
-    int batch;           /* windows at once; 0: 8, or 1 with a memory */
-    bool apart;          /* of models with a memory: windows begin without it, as with a stride */
-    int bins;            /* parts of a window for which the loss is measured apart; 0: none */
-    double *bin_nats;    /* (bins): sums of -log p */
-    int64_t *bin_tokens; /* (bins) */
-    by_continuous_cache cache; /* size 0: none. It is filled in the order of the text, across windows */
-    by_ngram_mix ngram;        /* not with a cache; it reads the text as a whole, across windows */
-    /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. When cancelled returns true, the
-     * status is BY_ERR_CANCELLED. */
+    int64_t max_tokens; /* use only this many tokens of the data; 0: all */
+    int seq;            /* tokens per window; 0: the model's context */
+    int stride;         /* tokens from one window to the next; 0: seq, so that windows do not overlap */
+    int batch;          /* windows per batch; 0: 8, or 1 with a memory */
+    bool apart;         /* models with a memory: start every window without it, as with a stride */
+    int bins;         /* split windows into this many parts, whose losses are measured separately; 0: none */
+    double *bin_nats; /* (bins): sums of -log p */
+    int64_t *bin_tokens;       /* (bins) */
+    by_continuous_cache cache; /* size 0: none. Filled in the order of the text, across windows */
+    by_ngram_mix ngram;        /* not with a cache; reads the whole text, across windows */
+    /* Callbacks, may be NULL. progress is called after each batch; total counts tokens. If cancelled returns
+     * true, the call ends with BY_ERR_CANCELLED. */
     void (*progress)(void *user, const by_perplexity_result *so_far, int64_t total);
     bool (*cancelled)(void *user);
     void *user;
 } by_perplexity_spec;
 
-/* How well a language model predicts the files, which are text or .bin token shards. They are one stream, read in windows; every
- * token but the first is predicted once. In overlapping windows only the new tokens count. A model with a memory reads
- * segment after segment and remembers; with a batch of B, the text is cut into B parts that are read side by side, each
- * beginning without a memory. The loss is nats / tokens, the perplexity its exponential. t: NULL when shards come without a tokenizer; bytes are then unknown. */
+/* Measures how well a language model predicts the files, which are text or .bin token shards. They form one
+ * stream that is read in windows; every token except the first is predicted once. In overlapping windows only
+ * the new tokens count. A model with a memory carries it from segment to segment; with a batch of B, the text
+ * is split into B parts that are read in parallel, each starting with an empty memory. The loss is nats /
+ * tokens, the perplexity its exponential. t may be NULL for shards; bytes are then unknown. */
 BY_API by_status by_perplexity(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_perplexity_result *out);
 
-/* theta and lambda for a continuous cache of spec->cache.size pairs, chosen on held-out text. theta is the best of 16
- * values, 0 and multiples of 1 / mean(h.h) by factors of sqrt(2); lambda is the best for it to three digits. */
+/* Tunes theta and lambda of a continuous cache of spec->cache.size pairs on held-out text. theta is the best
+ * of 16 values: 0 and multiples of 1 / mean(h.h) by powers of sqrt(2). lambda is the best for each, to three
+ * digits. */
 typedef struct by_cache_tuning {
-    by_continuous_cache cache;   /* with theta and lambda as chosen */
-    by_perplexity_result result; /* on the held-out text, with that cache */
-    double thetas[16], lambdas[16],
-        nats[16]; /* what was tried: the best lambda of each theta, and its nats */
+    by_continuous_cache cache;                /* with the best theta and lambda */
+    by_perplexity_result result;              /* on the held-out text, with this cache */
+    double thetas[16], lambdas[16], nats[16]; /* trials: the best lambda of each theta, and its nats */
 } by_cache_tuning;
 BY_API by_status by_cache_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, by_cache_tuning *out);
 
-/* The weight of spec->ngram.model that is best on held-out text, to three digits; *out is for this weight. */
+/* Finds the weight of spec->ngram.model that is best on held-out text, to three digits. *out is the result
+ * with this weight. */
 BY_API by_status by_ngram_tune(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                                const by_perplexity_spec *spec, double *weight, by_perplexity_result *out);
 
-/* How well an n-gram model predicts the files. A model of words reads sentences, a line each: words and </s> are predicted, and *sum,
- * unless NULL, has them in base 10 with the unknown words. Unknown words have no spelling under the model, so that bytes are
- * 0 where there are any. A model of tokens reads the stream of t as by_perplexity does, every token but the first. `sentence`,
- * unless NULL, hears of every line, tokens of a line included; a model of tokens then reads lines as texts of their own. Of
- * the spec, max_tokens (models of tokens), progress, cancelled and user count. */
+/* Measures how well an n-gram model predicts the files. A model of words reads one sentence per line and
+ * predicts words and </s>; *sum, unless NULL, receives the base-10 scores including unknown words. The model
+ * assigns no probability to the spelling of unknown words, so bytes is 0 if there are any. A model of tokens
+ * reads the token stream of t like by_perplexity. `sentence`, unless NULL, is called for every line; a model
+ * of tokens then scores each line as a separate text. Only these members of spec are used: max_tokens (models
+ * of tokens), progress, cancelled and user. */
 typedef void by_ngram_sentence_fn(void *user, const char *line, size_t bytes, const by_ngram_sum *sum);
 BY_API by_status by_ngram_evaluate(const by_ngram *m, const by_tokenizer *t, const char *const *files,
                                    int count, const by_perplexity_spec *spec, by_ngram_sentence_fn *sentence,
@@ -79,11 +82,11 @@ BY_API by_status by_ngram_evaluate(const by_ngram *m, const by_tokenizer *t, con
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* How near texts come to their references. */
+/* Similarity of generated texts to their references. */
 typedef struct by_text_result {
     int64_t texts, exact;               /* exact: texts equal to their references */
-    double seconds;                     /* spent writing */
-    bool has_bleu, has_chrf, has_rouge; /* which of the following were asked for */
+    double seconds;                     /* spent on generation */
+    bool has_bleu, has_chrf, has_rouge; /* which of the following were requested */
     by_bleu_score bleu;
     double chrf;
     by_rouge_score rouge[BY_ROUGE_COUNT];
@@ -91,24 +94,25 @@ typedef struct by_text_result {
 } by_text_result;
 
 typedef struct by_text_spec {
-    const char *metrics; /* "bleu", "chrf", "rouge" and "exact", with commas; NULL: "bleu,chrf" */
-    const char *prefix;  /* put before every source; NULL: the model directory's */
-    const char *words; /* "negative,positive": what targets 0, 1, ... of a table stand for; NULL: themselves */
-    const char *source, *target; /* columns of a table; NULL: the usual ones */
-    int beams;                   /* 0: the model directory's, else 5 */
-    by_ngram_mix ngram;          /* of the targets' tokens; fused into the search */
+    const char *metrics; /* comma-separated: "bleu", "chrf", "rouge", "exact"; NULL: "bleu,chrf" */
+    const char *prefix;  /* prepended to every source; NULL: that of the model directory */
+    /* "negative,positive": texts for targets 0, 1, ... of a table; NULL: the targets themselves */
+    const char *words;
+    const char *source, *target; /* columns of a table; NULL: the conventional names */
+    int beams;                   /* 0: as in the model directory, otherwise 5 */
+    by_ngram_mix ngram;          /* over target tokens; fused into the search */
     bool plain;                  /* ignore the generation settings of the directory */
-    const char *predictions;     /* a file for one JSON object a text, or NULL */
-    int batch;                   /* sources at once; 0: 32 */
-    int limit;                   /* only the first texts; 0: all */
-    void (*progress)(void *user, const by_text_result *so_far,
-                     int64_t total); /* as above; metrics come at the end */
+    const char *predictions;     /* a file that receives one JSON object per text, or NULL */
+    int batch;                   /* sources per batch; 0: 32 */
+    int limit;                   /* use only the first texts; 0: all */
+    /* As in by_perplexity_spec; metrics are set only at the end */
+    void (*progress)(void *user, const by_text_result *so_far, int64_t total);
     bool (*cancelled)(void *user);
     void *user;
 } by_text_spec;
 
-/* Write a text for every source of the files (one of sources and one of references, or one table with both) with the model of
- * directory dir, and compare it with its reference. */
+/* Generates a text for every source of the files (a file of sources and one of references, or a table with
+ * both) with the settings of model directory dir, and compares it with its reference. */
 BY_API by_status by_text_evaluate(by_model *m, const by_tokenizer *t, const char *dir,
                                   const char *const *files, int count, const by_text_spec *spec,
                                   by_text_result *out);

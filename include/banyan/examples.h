@@ -17,15 +17,15 @@ typedef enum by_example_kind {
     BY_EXAMPLE_CHOICE,         /* the best of several continuations */
     BY_EXAMPLE_SEQ2SEQ,        /* generate a text from another: source and target */
     BY_EXAMPLE_IMAGE_CLASSIFY, /* the class of a picture: a file and a label */
-    BY_EXAMPLE_CAPTION,        /* a picture and a sentence about it */
+    BY_EXAMPLE_CAPTION,        /* a picture and a caption */
     BY_EXAMPLE_MLM,            /* masked tokens of plain text */
     BY_EXAMPLE_LM,             /* next tokens of plain text */
-    BY_EXAMPLE_IMAGE           /* pictures alone */
+    BY_EXAMPLE_IMAGE           /* pictures only */
 } by_example_kind;
 /* Parses "classify", ..., "image-classify", ..., "answer" or "qa". */
 BY_API bool by_example_kind_find(const char *name, by_example_kind *out);
 
-/* AUTO: by the file extension, otherwise by what the task needs. */
+/* AUTO: by the file extension, otherwise by the task. */
 typedef enum by_file_format {
     BY_FORMAT_AUTO,
     BY_FORMAT_TSV,

@@ -2,7 +2,7 @@
  *
  * A model is a C function that runs top to bottom and *builds*: every by_* call below appends one node and
  * returns a tensor. Nothing is computed until by_compile() and by_run(). Errors are sticky: a call with bad
- * shapes, or with NULL where a tensor must be, returns a poisoned tensor, later calls pass it on, and
+ * shapes, or with NULL for a required tensor, returns a poisoned tensor; later calls propagate it, and
  * by_compile() reports the first error with names and shapes.
  *
  * Shapes are PyTorch's: row-major, outermost first. Letters used in comments, here and in every model:
@@ -26,27 +26,30 @@ typedef struct by_program by_program; /* a compiled graph */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Open "cpu" (threads > 0, or 0 for every core), "cpu:avx2" and so on for a given instruction set, "cuda"
- * or "cuda:1" for an NVIDIA GPU ("cuda+tf32": products of f32 in TF32; "cuda+fp8": wide linear layers of 16
- * bits in FP8), or "auto": a GPU where there is one that works. Devices outlive the parameters and programs
- * made on them. NULL on failure; free(NULL) is legal here and everywhere below. */
+/* Opens a device by name: "cpu" (with `threads` threads, 0: all cores), "cpu:avx2" and the like to select an
+ * instruction set, "cuda" or "cuda:1" for an NVIDIA GPU, or "auto" for a working GPU if there is one,
+ * otherwise the CPU. "cuda+tf32" computes f32 products in TF32, "cuda+fp8" wide 16-bit linear layers in FP8.
+ * A device must outlive the parameters and programs made on it. Returns NULL on failure. Freeing NULL is a
+ * no-op, here and in the rest of the API. */
 BY_API by_device *by_device_open(const char *name, int threads);
 BY_API void by_device_free(by_device *d);
 BY_API const char *by_device_name(const by_device *d);
 BY_API const char *by_device_description(const by_device *d); /* "cpu: avx512bf16, oneDNN 2.6.3, 2 threads" */
 BY_API int by_device_threads(const by_device *d);
-/* A GPU works while the host goes on; by_read() waits for it. This waits too, and reports what went wrong. */
+/* Waits until the device has finished its work, and reports asynchronous errors. A GPU runs asynchronously;
+ * by_read() waits for it too. */
 BY_API by_status by_device_wait(by_device *d);
-BY_API bool by_device_runs_ahead(const by_device *d); /* whether it does work on while the host goes on */
-/* FLOP/s of a matrix product of a thousand cubed, measured now (a fraction of a second); NaN when it cannot
- * be measured. A machine that is busy with something else shows less than it can do. */
+BY_API bool by_device_runs_ahead(const by_device *d); /* true if the device runs asynchronously */
+/* Measures the FLOP/s of a 1000 x 1000 x 1000 matrix product, which takes a fraction of a second. NaN if it
+ * cannot be measured. On a busy machine the result is below the peak. */
 BY_API double by_device_peak(by_device *d, by_dtype type);
-/* Bytes per second, read and written, of a large copy on the device; NaN when it cannot be measured. */
+/* Measures the bytes per second, read plus written, of a large copy on the device. NaN if it cannot be
+ * measured. */
 BY_API double by_device_bandwidth(by_device *d);
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* How a parameter starts its life. Values depend on (seed, name) alone. */
+/* Initial values of a parameter. They depend only on (seed, name). */
 typedef enum by_init_kind {
     BY_INIT_NORMAL,
     BY_INIT_ZERO,
@@ -57,98 +60,98 @@ typedef enum by_init_kind {
 } by_init_kind;
 typedef struct by_init {
     by_init_kind kind;
-    float scale; /* standard deviation (of BY_INIT_ONE: around 1), half the width of the uniform interval, or the constant */
+    /* standard deviation (for BY_INIT_ONE, around 1), half the width of the uniform interval, or the
+     * constant */
+    float scale;
 } by_init;
 
-/* An empty list whose values will be stored as dtype (f32, bf16, f16, f64) on the device. */
+/* Creates an empty list whose values will be stored as dtype (f32, bf16, f16 or f64) on the device. */
 BY_API by_params *by_params_new(by_device *d, by_dtype dtype);
 BY_API void by_params_free(by_params *p);
 
-/* Graphs declare parameters as they are built; freeze() ends that, lays the flat buffers out and fixes every
- * address. Programs can be compiled only after it. with_training adds the gradient, moment and master
- * buffers: for what is trained by then, by_params_set_rate. */
+/* Graphs declare parameters as they are built. by_params_freeze() ends the declarations, lays out the flat
+ * buffers and fixes every address; programs can be compiled only after it. with_training adds gradient,
+ * moment and master buffers for the parameters that are not frozen at this point (by_params_set_rate). */
 BY_API by_status by_params_freeze(by_params *p, bool with_training);
-/* Before that: train bf16 values without f32 masters, 4 bytes less for each. Updates are computed in f32 and
- * rounded up or down stochastically, so that they are right in the mean. Other types are BY_ERR_UNSUPPORTED. */
+/* Before by_params_freeze(): trains bf16 values without f32 masters, which saves 4 bytes per element. Updates
+ * are computed in f32 and rounded stochastically, so that they are unbiased. Other types are
+ * BY_ERR_UNSUPPORTED. */
 BY_API by_status by_params_without_masters(by_params *p);
-/* Before that: store a declared parameter as another float type or as a type of blocks, of which its rows
- * must be multiples (else BY_ERR_UNSUPPORTED). Only weights of products and tables of gather can be read so,
- * and the parameter must be frozen where there is training. */
+/* Before by_params_freeze(): stores a declared parameter in another float type or in a block type. The row
+ * length must be a multiple of the block (otherwise BY_ERR_UNSUPPORTED). Only weights of matrix products and
+ * tables of by_gather() can be read from such storage, and in training the parameter must be frozen. */
 BY_API by_status by_params_set_type(by_params *p, int i, by_dtype type);
-BY_API by_status by_params_init(by_params *p, uint64_t seed); /* initial values for all */
+BY_API by_status by_params_init(by_params *p, uint64_t seed); /* sets all initial values */
 
-/* Number of parameters, of their elements, of the elements that have training buffers, and their type. */
+/* Number of parameters, of elements, and of elements with training buffers; element type. */
 BY_API int by_params_count(const by_params *p);
 BY_API int64_t by_params_elements(const by_params *p);
 BY_API int64_t by_params_trained(const by_params *p);
 BY_API by_dtype by_params_dtype(const by_params *p);
-/* Bytes of all buffers and of the values alone. What lies between parameters does not count. */
+/* Bytes of all buffers, and of the values only. Alignment padding is not counted. */
 BY_API size_t by_params_bytes(const by_params *p);
 BY_API size_t by_params_value_bytes(const by_params *p);
 BY_API int by_params_find(const by_params *p, const char *name); /* index or -1 */
-/* Parameter i: how it is stored, its name, number of axes, and sizes. */
+/* Parameter i: storage type, name, rank and shape. */
 BY_API by_dtype by_params_type(const by_params *p, int i);
 BY_API const char *by_params_name(const by_params *p, int i);
 BY_API int by_params_rank(const by_params *p, int i);
 BY_API const int64_t *by_params_shape(const by_params *p, int i);
 
-/* Copy a parameter, its gradient or an optimiser moment to or from host memory, converting from or to float.
- * which: */
+/* Copies a parameter, its gradient or an optimiser moment to or from host memory, as floats. */
 typedef enum by_slot { BY_SLOT_VALUE, BY_SLOT_GRAD, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2 } by_slot;
 BY_API by_status by_params_get(const by_params *p, int i, by_slot slot, float *out);
 BY_API by_status by_params_set(by_params *p, int i, by_slot slot, const float *values);
-/* How fast a parameter learns, as a multiple of the learning rate; 0: it is frozen, and its gradient is not
- * computed. Set it before the first update or pass is made. What is frozen before by_params_freeze() gets no
- * gradient, moment or master, and cannot be trained later: BY_ERR_ARGUMENT. by_model_spec.freeze does so for
- * a model. Parameters that training always leaves as they are ignore it. */
+/* Sets the factor on the learning rate of a parameter. 0 freezes it, and its gradient is not computed. Call
+ * this before the first update or pass is made. A parameter frozen before by_params_freeze() has no gradient,
+ * moment or master and cannot be trained later (BY_ERR_ARGUMENT); by_model_spec.freeze does this for a model.
+ * No effect on parameters declared with by_param_fixed(). */
 BY_API by_status by_params_set_rate(by_params *p, int i, double scale);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 typedef struct by_graph_spec {
     by_params *params; /* borrowed */
-    bool training;     /* gradients may be asked for, and dropout is live */
-    bool no_dropout;   /* it is not, whatever the model has */
+    bool training;     /* gradients can be computed, and dropout is active */
+    bool no_dropout;   /* disables dropout in training */
 } by_graph_spec;
-/* NULL when memory is out or there are no parameters. Building on NULL is legal: it gives NULL, and
- * by_compile() reports that first error. */
+/* Returns NULL if out of memory or if spec has no parameters. Building on a NULL graph is legal: every call
+ * returns NULL, and by_compile() reports the first error. */
 BY_API by_graph *by_graph_new(const by_graph_spec *spec);
 BY_API void by_graph_free(by_graph *g);
 
-/* The first error so far, BY_OK when there is none; the message is in by_error_message(). */
+/* Returns the first error so far, or BY_OK. The message is in by_error_message(). */
 BY_API by_status by_graph_status(const by_graph *g);
-/* Report an error from model code; the graph is poisoned from here on. Returns a poisoned tensor. */
+/* Reports an error from model code and poisons the graph. Returns a poisoned tensor. */
 BY_API by_tensor *by_graph_fail(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 
-/* Names of parameters are joined from the scopes around them: push "h.%d" and "attn", then by_param
- * "c_attn.weight". */
+/* Scopes prefix the names of parameters: push "h.%d" and "attn", then declare by_param "c_attn.weight". */
 BY_API void by_scope_push(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 BY_API void by_scope_pop(by_graph *g);
-/* The same, and the nodes inside form one block: what recomputation may drop and compute again. */
+/* A scope whose nodes form one block: recomputation drops and recomputes activations block by block. */
 BY_API void by_block_push(by_graph *g, const char *fmt, ...) BY_PRINTF(2, 3);
 BY_API void by_block_pop(by_graph *g);
 
-/* Number of axes, of elements, and the type. */
+/* Rank, size of an axis, number of elements, element type. */
 BY_API int by_rank(const by_tensor *t);
-BY_API int64_t by_dim(const by_tensor *t,
-                      int axis); /* negative counts from the end; 0 when there is no such axis */
+BY_API int64_t by_dim(const by_tensor *t, int axis); /* negative: from the end; 0 if there is no such axis */
 BY_API int64_t by_elements(const by_tensor *t);
 BY_API by_dtype by_type(const by_tensor *t);
-BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /* for traces; returns t */
+BY_API by_tensor *by_name(by_tensor *t, const char *fmt, ...) BY_PRINTF(2, 3); /* name in traces; returns t */
 
 /* Leaves. shape holds rank entries. */
 BY_API by_tensor *by_input(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape);
 BY_API by_tensor *by_param(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
-/* One that is kept with the others, but that training leaves as it is. */
+/* A parameter that is loaded and saved but never trained. */
 BY_API by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t *shape, by_init init);
-/* State lives across runs in memory of the caller's (by_memory_new), so that several programs can share it.
- * A tensor that is built from a state sees the value that the state has at that place of the graph: before
- * a by_store() the old one, after it the new one, also in the backward pass. No gradient goes through it. */
+/* State persists across runs in the caller's memory (by_memory_new), so that several programs can share it. A
+ * tensor built from a state sees the value at that point of the graph: the old value before a by_store(), the
+ * new value after it, also in the backward pass. No gradient flows through a state. */
 typedef struct by_memory by_memory;
 BY_API by_memory *by_memory_new(by_device *d, size_t bytes); /* zeroed */
 BY_API void by_memory_free(by_memory *m);
 BY_API size_t by_memory_bytes(const by_memory *m); /* 0 for NULL */
-/* Copy from the host, or to it (which waits for a GPU). */
+/* Copies from the host or to the host; reading waits for a GPU. */
 BY_API by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes);
 BY_API by_status by_memory_read(const by_memory *m, size_t offset, void *to, size_t bytes);
 BY_API by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, const int64_t *shape,
@@ -158,24 +161,25 @@ BY_API by_tensor *by_fill(by_graph *g, by_dtype type, int rank, const int64_t *s
 BY_API by_tensor *by_range(by_graph *g, int rank, const int64_t *shape);
 BY_API by_tensor *by_range_from(by_graph *g, int rank, const int64_t *shape, int first);
 
-/* Random numbers, a function of (seed, step, node, element): see by_program_seed(). Normal with standard
- * deviation `scale`, or uniform in (-scale, scale). */
+/* Random numbers, normal with standard deviation `scale` or uniform in (-scale, scale). They are a function
+ * of (seed, step, node, element): see by_program_seed(). */
 typedef enum by_random_kind { BY_RANDOM_NORMAL, BY_RANDOM_UNIFORM } by_random_kind;
 BY_API by_tensor *by_random(by_graph *g, by_random_kind kind, by_dtype type, int rank, const int64_t *shape,
                             double scale);
 
-/* (length) i32: element i is the bucket of the distance i - zero. Bucket k holds the distances from first[k]
- * up to first[k + 1], of keys before the query; with `both` those after it have `count` buckets more of the
- * same kind, else they share bucket 0. */
+/* Relative position buckets, (length) i32: element i is the bucket of the distance i - zero. Bucket k holds
+ * the distances from first[k] up to first[k + 1] of keys before the query. With `both`, keys after the query
+ * have another `count` buckets of the same kind; otherwise they share bucket 0. */
 enum { BY_MAX_BUCKETS = 128 };
 BY_API by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int count,
                              const int *first);
-/* (out, in): times a table of `in` rows, it gives `out` rows between them by cubic convolution with a = -0.75, the end rows
- * repeated, as PyTorch's bicubic interpolation without aligned corners. */
+/* Interpolation matrix (out, in): its product with a table of `in` rows gives `out` rows by cubic convolution
+ * with a = -0.75 and repeated end rows, as in PyTorch's bicubic interpolation without aligned corners. */
 BY_API by_tensor *by_interpolation(by_graph *g, int64_t out, int64_t in, by_dtype type);
-/* Positions (...) i32 -> (..., width): sines of width/2 falling frequencies (2017), then the cosines. */
+/* Sinusoidal positions (Vaswani et al. 2017): positions (...) i32 -> (..., width), the sines of width/2
+ * decreasing frequencies, then the cosines. */
 BY_API by_tensor *by_sines(by_graph *g, by_tensor *positions, int64_t width, by_dtype type);
-/* Copy x over the first elements of a state. What is built from the state afterwards reads x. */
+/* Copies x over the first elements of a state. Tensors built from the state afterwards read x. */
 BY_API void by_store(by_graph *g, by_tensor *x, by_tensor *state);
 
 /* ---- coarse operations ----------------------------------------------------------------------- */
@@ -188,15 +192,15 @@ typedef enum by_act {
     BY_SILU,
     BY_TANH,
     BY_SIGMOID,
-    BY_ACT_FUSED = BY_SIGMOID, /* up to here they are part of a linear op; the others are ops of their own */
+    BY_ACT_FUSED = BY_SIGMOID, /* those up to here can be fused into a linear op */
     BY_QUICK_GELU,             /* x sigmoid(1.702 x) */
-    BY_GELU_10,                /* GELU, no less than -10 and no more than 10 */
+    BY_GELU_10,                /* GELU, clamped to [-10, 10] */
     BY_RELU2,                  /* the square of ReLU */
-    BY_RELU6,                  /* ReLU, no more than 6 */
-    BY_LEAKY_RELU,             /* x, below zero x / 100 */
+    BY_RELU6,                  /* min(ReLU, 6) */
+    BY_LEAKY_RELU,             /* x, or x / 100 below zero */
     BY_HARD_SWISH,             /* x min(max(x + 3, 0), 6) / 6 */
     BY_MISH,                   /* x tanh(softplus(x)) */
-    BY_LAPLACE, /* distribution function of a normal variable: mean 0.707107, deviation 0.282095 */
+    BY_LAPLACE,                /* normal distribution function, mean 0.707107, deviation 0.282095 */
     BY_SQRT_SOFTPLUS,
     BY_EXP,
     BY_LOG,
@@ -204,15 +208,15 @@ typedef enum by_act {
     BY_ACT_COUNT
 } by_act;
 
-/* Rows of a table: table (V, C), ids (...) i32 -> (..., C). Ids outside [0, V) fail the run. */
+/* Table lookup: table (V, C), ids (...) i32 -> (..., C). Ids outside [0, V) fail the run. */
 BY_API by_tensor *by_gather(by_graph *g, by_tensor *table, by_tensor *ids);
-/* The same, and one row, that of padding, gets no gradient this way. */
+/* As by_gather(), but the row of the padding token gets no gradient from this lookup. */
 BY_API by_tensor *by_gather_padded(by_graph *g, by_tensor *table, by_tensor *ids, int padding);
 
-/* Rows by their place, a set of its own for each batch: x (B.., N, C), ids (B.., K) i32 -> (B.., K, C). */
+/* Selects rows by index, separately for each batch entry: x (B.., N, C), ids (B.., K) i32 -> (B.., K, C). */
 BY_API by_tensor *by_take(by_graph *g, by_tensor *x, by_tensor *ids);
-/* The transpose: rows y (B.., K, C) are added up at their places ids (B.., K) in zeros (B.., rows, C). The order of
- * every sum is that of the places, on all devices. */
+/* The transpose of by_take(): adds rows y (B.., K, C) at indices ids (B.., K) of a zero tensor (B.., rows,
+ * C). Every sum is taken in the order of K, on all devices. */
 BY_API by_tensor *by_scatter_add(by_graph *g, by_tensor *y, by_tensor *ids, int64_t rows);
 
 /* act(x w^T + b): x (..., K), w (N, K) -> (..., N); with w_is_kn, w is (K, N), the layout of GPT-2's Conv1D.
@@ -224,14 +228,13 @@ typedef struct by_linear_spec {
 BY_API by_tensor *by_linear(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
                             const by_linear_spec *spec);
 
-/* Batched product: a (..., M, K) or transposed, b (..., K, N) or transposed -> (..., M, N). Leading axes repeat as
- * those of by_add() do. */
+/* Batched matrix product: a (..., M, K) or transposed, b (..., K, N) or transposed -> (..., M, N). Leading
+ * axes broadcast as in by_add(). */
 BY_API by_tensor *by_matmul(by_graph *g, by_tensor *a, by_tensor *b, bool a_transposed, bool b_transposed);
 
-/* An activation function by element. */
+/* Applies an activation function elementwise. */
 BY_API by_tensor *by_activation(by_graph *g, by_tensor *x, by_act act);
-BY_API by_tensor *by_dropout(by_graph *g, by_tensor *x,
-                             float p); /* the identity unless the graph is for training */
+BY_API by_tensor *by_dropout(by_graph *g, by_tensor *x, float p); /* the identity outside of training */
 
 /* Over the last axis: (x - mean) / sqrt(var + eps) * gamma + beta. */
 BY_API by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_tensor *beta, float eps);
@@ -239,25 +242,24 @@ BY_API by_tensor *by_layernorm(by_graph *g, by_tensor *x, by_tensor *gamma, by_t
 BY_API by_tensor *by_rmsnorm(by_graph *g, by_tensor *x, by_tensor *gamma, float eps);
 BY_API by_tensor *by_softmax(by_graph *g, by_tensor *x); /* over the last axis */
 
-/* Rotary positions (Su et al. 2021): in every head of x (B, T, H*D), pairs of elements turn by the angle
- * position * frequency. positions (T) or (B, T) i32 -> the shape of x. */
+/* Rotary position embedding (Su et al. 2021): in every head of x (B, T, H*D), pairs of elements are rotated
+ * by the angle position * frequency. positions (T) or (B, T) i32. The result has the shape of x. */
 enum { BY_MAX_ROTARY = 512 };
 typedef struct by_rotary_spec {
     int head_dim;             /* D */
-    int width;                /* elements of a head that turn, the first ones, an even number; 0: all */
+    int width;                /* rotate the first `width` elements of a head, an even number; 0: all */
     bool interleaved;         /* pairs are elements 2i and 2i + 1; otherwise i and i + width/2 */
-    const float *frequencies; /* (width / 2) radians by position; copied */
-    float factor;             /* of sines and cosines; 0: 1 */
-    /* Dynamic NTK: with a position at or after `trained`, all frequencies are theta'^(-2i / width), theta' =
-     * theta (stretch S / trained - stretch + 1)^(width / (width - 2)), S the highest position plus 1. 0:
-     * never */
+    const float *frequencies; /* (width / 2), radians per position; copied */
+    float factor;             /* on sines and cosines; 0: 1 */
+    /* Dynamic NTK: if any position reaches `trained`, all frequencies become theta'^(-2i / width) with theta'
+     * = theta (stretch S / trained - stretch + 1)^(width / (width - 2)), where S is the highest position plus
+     * 1. 0: off */
     int trained;
     float theta, stretch;
 } by_rotary_spec;
 BY_API by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_rotary_spec *spec);
 
-/* Which keys s the query at position p sees, first condition: all of them; s <= p; s <= p or s < prefix[b].
- */
+/* The keys s that the query at position p sees. First condition: all; s <= p; s <= p or s < prefix[b]. */
 typedef enum by_mask { BY_MASK_NONE, BY_MASK_CAUSAL, BY_MASK_PREFIX } by_mask;
 
 /* Second condition. Divisions round down. */
@@ -267,82 +269,86 @@ typedef enum by_pattern_kind {
     BY_PATTERN_BLOCKS,  /* -before <= s / length - p / length <= after */
     BY_PATTERN_STRIDED, /* |p - s| < length, or p - s is a multiple of length */
     BY_PATTERN_FIXED,   /* s / length == p / length, or s % length >= length - after */
-    BY_PATTERN_SINKS,   /* -before <= s - p <= after, or s < length: a window, and keys that all see */
+    BY_PATTERN_SINKS,   /* -before <= s - p <= after, or s < length: a window plus sinks that all see */
     BY_PATTERN_MEMORY   /* s >= p / length * length - before: queries of a block share the keys before it */
 } by_pattern_kind;
 typedef struct by_pattern {
     by_pattern_kind kind;
     int length, before, after;
-    int part; /* of STRIDED and FIXED: 0: both sets of keys, 1: the first alone, 2: the second alone, 3: the
-                 first for heads below H / 2, the second for the others */
+    /* STRIDED and FIXED. 0: both sets of keys, 1: only the first, 2: only the second, 3: the first for heads
+     * below H / 2, the second for the others */
+    int part;
 } by_pattern;
 
 /* softmax(q k^T * scale + biases, where a key is seen) v, per head. q (B, T, H*D), k and v (B, S, Hkv*D) ->
  * (B, T, H*D). With k = v = NULL, q is the packed projection (B, T, (H + 2 Hkv)*D): queries, keys, values
- * side by side. Query t stands at position p = t + S - T: the last query at the last key. A key is seen if
- * mask, pattern, key mask and pair mask all let it. docs/ATTENTION.md has the table of who uses what. */
+ * side by side. Query t has position p = t + S - T, so that the last query is at the last key. A key is seen
+ * if mask, pattern, key mask and pair mask all allow it. docs/ATTENTION.md lists which models use which. */
 typedef struct by_attention_spec {
     int heads;
     int kv_heads; /* 0: as many as heads; otherwise heads must be a multiple */
     by_mask mask;
-    by_tensor *prefix; /* (B) i32, with BY_MASK_PREFIX alone */
+    by_tensor *prefix; /* (B) i32, only with BY_MASK_PREFIX */
     by_pattern pattern;
     float scale;   /* 0: 1/sqrt(D) */
     float dropout; /* on the weights, in training */
-    /* Tensors, each NULL for none. Axes of 1 repeat. */
+    /* Optional tensors. Axes of 1 broadcast. */
     by_tensor *key_mask;  /* (B, S) i32, 0 masks a key for every query */
     by_tensor *pair_mask; /* (B or 1, H or 1, T or 1, S) i32 or u8, 0 masks a key for that query */
-    int pair_block; /* entry (t / n, s / n) of the pair mask is that of query t and key s, where n is this; T and
-                       S of its shape are divided by n, rounded up. 0: 1 */
+    /* n: entry (t / n, s / n) of the pair mask holds for query t and key s; T and S in its shape are divided
+     * by n, rounded up. 0: 1 */
+    int pair_block;
     by_tensor *bias;     /* (B or 1, H or 1, T or 1, S) of q's type: entry s is added to the score of key s */
     by_tensor *relative; /* (B or 1, H or 1, T or 1, L) of q's type: entry clamp(s - p + relative_zero, 0, */
     int relative_zero;   /* L - 1) is added to the score of key s for the query at position p */
     bool empty_zero;     /* a query that sees no key gives zeros; otherwise the mean of v */
-    by_tensor **weights; /* when not NULL: also return the weights after softmax, (B, H, T, S) */
-    by_tensor *pages;    /* by_attention_cached alone: (B, n) i32, the pages of every row; NULL: page b. With
-                            n > 1, the size of a page is a power of two from 16 to 256 */
+    by_tensor **weights; /* if not NULL, receives the weights after softmax, (B, H, T, S) */
+    /* only by_attention_cached: (B, n) i32, the pages of every row; NULL: page b. With n > 1, the page size
+     * is a power of two from 16 to 256 */
+    by_tensor *pages;
 } by_attention_spec;
 BY_API by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                const by_attention_spec *spec);
 
-/* Causal attention of T new positions over a cache: writes the new keys and values into k_cache, v_cache
- * (pages, P, Hkv*D; states) from position past[b] on, then attends to everything up to each query. Position s
- * of row b lies in page spec.pages[b][s / P], at s % P; without spec.pages, in page b, at s. A row has room
- * for M positions: P times the columns of spec.pages. past (B) i32; past + T must not exceed M. Query t stands
- * at p = past[b] + t; the mask is causal, or BY_MASK_PREFIX, which also lets a query see new keys after it. M
- * takes the place of S in the shapes of masks and bias. With past = NULL nothing is written: q (B, T, H*D)
- * attends to all M positions, without a causal mask, as by_attention does. No dropout, no weights. For
- * inference. */
+/* Causal attention of T new positions over a cache. Writes the new keys and values into k_cache, v_cache
+ * (states of shape (pages, P, Hkv*D)) from position past[b] on; then each query attends to every position up
+ * to its own. Position s of row b lies in page spec.pages[b][s / P], at s % P; without spec.pages, in page b,
+ * at s. A row has room for M positions: P times the columns of spec.pages. past (B) i32; past + T must not
+ * exceed M. Query t has position p = past[b] + t. The mask is causal, or BY_MASK_PREFIX, which also lets a
+ * query see new keys after it. In the shapes of masks and bias, S is M. With past = NULL nothing is written:
+ * q (B, T, H*D) attends to all M positions without a causal mask, as in by_attention(). No dropout, no
+ * weights; inference only. */
 BY_API by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                       by_tensor *k_cache, by_tensor *v_cache, by_tensor *past,
                                       const by_attention_spec *spec);
 
 /* Buckets of vectors by random rotations (Andoni et al. 2015): x (B, T, H*D), rotations (H, D, R, S) of x's
- * accumulation type -> (B, H, R, T) i32, one bucket for each of R rounds. The number of buckets is the product
- * of `count` even factors, S half their sum: each factor is an argmax over [x r, -x r] of its own columns.
- * Where mask (B, T) i32 is 0, the bucket is that number itself, one more than any other; NULL: nowhere. */
+ * accumulation type -> (B, H, R, T) i32, one bucket per round. The number of buckets is the product of
+ * `count` even factors, S half their sum: each factor is an argmax over [x r, -x r] of its own columns. Where
+ * mask (B, T) i32 is 0, the bucket is the number of buckets, one past the last. mask may be NULL. */
 enum { BY_MAX_FACTORS = 4 };
 BY_API by_tensor *by_hash(by_graph *g, by_tensor *x, by_tensor *rotations, by_tensor *mask, int count,
                           const int *factors);
 
-/* Attention within chunks of rows (Kitaev et al. 2020). Each of R rounds puts the T rows of a head into the
- * order it is given and cuts them into N chunks of C. A row attends to the rows of its own chunk and of those
- * around it; after the last chunk of all rounds comes the first. All scores of a row, those of all rounds, form
- * one softmax: a key that a row meets twice counts twice. q, k, v (B, T, H*D) -> (B, T, H*D). */
+/* Attention within chunks of rows (Kitaev et al. 2020). Each of R rounds sorts the T rows of a head by
+ * `order` and cuts them into N chunks of C. A row attends to its own chunk and to neighbouring chunks; the
+ * chunks of all rounds form one ring. One softmax covers the scores of all rounds, so a key that a row meets
+ * twice counts twice. q, k, v (B, T, H*D) -> (B, T, H*D). */
 typedef struct by_chunked_spec {
     int heads;
     int chunk;         /* C, rows of a chunk */
-    int before, after; /* chunks that a row sees besides its own */
-    int64_t
-        length; /* rows of a round with those that are missing at its end: N C, T or more; 0: T, rounded up */
-    bool causal;     /* keys at later rows than the query's are masked, */
-    bool avoid_self; /* and the query's own row unless everything else is */
+    int before, after; /* neighbouring chunks that a row sees */
+    /* rows of a round including the padding at its end: N C, at least T; 0: T, rounded up */
+    int64_t length;
+    bool causal;     /* mask keys of later rows than the query's */
+    bool avoid_self; /* mask the query's own row unless everything else is masked */
     float scale;     /* 0: 1/sqrt(D) */
     float dropout;   /* on the weights, in training */
-    /* Tensors, each NULL for none. */
-    by_tensor *order;    /* (B, H, R, T) i32: the rows, each once in a round; NULL: one round, as they are */
-    by_tensor *key_mask; /* (B, T) i32, 0 masks a key. A row that sees nothing gives the mean of its chunks */
-    /* when not NULL: also the weights of each round, (B, H, R N, C, (before + 1 + after) C), in sorted order, 0 for rows that are missing */
+    /* Optional tensors. */
+    by_tensor *order; /* (B, H, R, T) i32, a permutation of the rows per round; NULL: one round, unsorted */
+    by_tensor *key_mask; /* (B, T) i32, 0 masks a key. A row that sees no key gives the mean of its chunks */
+    /* if not NULL, receives the weights of each round in sorted order, (B, H, R N, C, (before + 1 + after)
+     * C); 0 for padding rows */
     by_tensor **weights;
 } by_chunked_spec;
 BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
@@ -350,19 +356,19 @@ BY_API by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, 
 
 /* A recurrent layer over whole sequences. gates (B, T, G*H) is x W_ih^T + b_ih, computed for all positions at
  * once; w (G*H, H) and b (G*H) are W_hh and b_hh; b may be NULL -> y (B, T, H), the state h after each
- * position. PyTorch's cells and order of gates:
+ * position. Cells and order of gates are PyTorch's:
  *
  *   tanh, relu   G 1   h' = act(x + W h + b)
  *   LSTM         G 4   i f g o: c' = f c + i g, h' = o tanh(c')
  *   GRU          G 3   r z n: n = tanh(x_n + r (W_n h + b_n)), h' = (1 - z) n + z h
  *
- * Gradients reach gates, w, b, h and c, from y and the last states. */
+ * Gradients flow from y and the last states to gates, w, b, h and c. */
 typedef enum by_cell { BY_CELL_TANH, BY_CELL_RELU, BY_CELL_LSTM, BY_CELL_GRU } by_cell;
 typedef struct by_recurrent_spec {
     by_cell cell;
     bool reverse; /* from the last position to the first */
-    /* Tensors, each NULL for none. */
-    by_tensor *mask;              /* (B, T) i32: where 0, the state stays as it is and the output is 0 */
+    /* Optional tensors. */
+    by_tensor *mask;              /* (B, T) i32: where 0, the state is unchanged and the output is 0 */
     by_tensor *h, *c;             /* (B, H): initial state (c: LSTM only); NULL: zeros */
     by_tensor **last_h, **last_c; /* (B, H): receive the state after the last position */
 } by_recurrent_spec;
@@ -370,162 +376,170 @@ BY_API by_tensor *by_recurrent(by_graph *g, by_tensor *gates, by_tensor *w, by_t
                                const by_recurrent_spec *spec);
 
 /* Scores of additive attention (Bahdanau et al. 2015), v . tanh(q + k): q (B, T, A), k (B, S, A), v (A) ->
- * (B, T, S). Never stores (B, T, S, A). */
+ * (B, T, S). Does not materialise (B, T, S, A). */
 BY_API by_tensor *by_additive_scores(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v);
 
-enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* beams of a group; k of by_top */
+enum { BY_BEAMS_MAX = 64, BY_TOP_MAX = 128 }; /* limits of by_reorder's beams and by_top's k */
 
-/* Before a step of beam search: row b takes over the first past[b] positions of row from[b]; both (B) i32.
- * Row b lies in page pages[b] of the caches (pages, M, C; states), pages (B, 1) i32, or without it in page b.
- * Rows stand in groups of `beams` (1 to BY_BEAMS_MAX) and take from rows of their own group. */
+/* Reorders caches before a step of beam search: row b becomes a copy of the first past[b] positions of row
+ * from[b]; both are (B) i32. Row b is stored in page pages[b] of the caches, states of shape (pages, M, C);
+ * pages is (B, 1) i32 or NULL, which means page b. Rows form groups of `beams` (1 to BY_BEAMS_MAX) and copy
+ * only within their group. */
 BY_API void by_reorder(by_graph *g, by_tensor *k_cache, by_tensor *v_cache, by_tensor *from, by_tensor *past,
                        by_tensor *pages, int beams);
 
-/* The end of a decoding step that is to be run again at once: next (B) i32 becomes tokens (0 in place of -1), positions (up to
- * `last`) and past grow by one, and next is appended to log (1 + M B), whose first element counts the steps.
- * All of them but next are states. */
+/* Ends a decoding step so that the program can be run again at once: copies next (B) i32 to tokens (with 0
+ * for -1), increments positions (up to `last`) and past, and appends next to log (1 + M B), whose first
+ * element counts the steps. All arguments except next are states. */
 BY_API void by_advance(by_graph *g, by_tensor *next, by_tensor *tokens, by_tensor *positions, by_tensor *past,
                        by_tensor *log, int last);
 
-/* Mean over rows of -log softmax(logits)[target]; rows whose target is ignore_index do not count (0 rows:
- * loss 0). logits (..., V), targets (...) i32 -> scalar f32 (f64 for f64). The gradient is written over the
- * logits' memory. */
+/* Mean over rows of -log softmax(logits)[target], without the rows whose target is ignore_index (if none
+ * remain, the loss is 0). logits (..., V), targets (...) i32 -> scalar f32 (f64 for f64). The gradient
+ * overwrites the logits' memory. */
 typedef struct by_loss_spec {
     int ignore_index; /* 0 means -100 */
     float label_smoothing;
-    by_tensor *weights; /* (V) f32 (f64 for f64), or NULL. A row counts as much as its target's class: the sum
-                           of weight and loss is divided by that of the weights. Without label smoothing */
+    /* class weights, (V) f32 (f64 for f64), or NULL: the loss becomes the mean weighted by the class of the
+     * target. Not with label smoothing */
+    by_tensor *weights;
 } by_loss_spec;
 BY_API by_tensor *by_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *targets,
                                    const by_loss_spec *spec);
 
-/* Mean over the channels of pixels of -ln p(value) under a discretised mixture of K logistics (Salimans et al. 2017).
- * Values are 0 ... 255. targets (..., C) i32; pixels with a target of -100 do not count. logits (..., N), C = 1: N = 3 K:
- * K mixture logits, K means, K log scales. C = 3: N = 10 K: K mixture logits, then for each channel K means, K log
- * scales and K coefficients r, g, b: with the values scaled to [-1, 1], the mean of the second channel grows by
- * tanh(r) x_0, that of the third by tanh(g) x_0 + tanh(b) x_1. -> scalar f32 (f64 for f64). each, unless NULL, receives
- * the nats of each pixel, for reading alone. */
+/* Mean over the channels of pixels of -ln p(value) under a discretised mixture of K logistics (Salimans et
+ * al. 2017). Values are 0 ... 255. targets (..., C) i32; pixels with a target of -100 do not count. logits
+ * (..., N), C = 1: N = 3 K: K mixture logits, K means, K log scales. C = 3: N = 10 K: K mixture logits, then
+ * for each channel K means, K log scales and K coefficients r, g, b: with values scaled to [-1, 1], tanh(r)
+ * x_0 is added to the mean of the second channel and tanh(g) x_0 + tanh(b) x_1 to that of the third. ->
+ * scalar f32 (f64 for f64). each, unless NULL, receives the nats of each pixel, without a gradient. */
 BY_API by_tensor *by_logistic_mixture(by_graph *g, by_tensor *logits, by_tensor *targets, int channels,
                                       by_tensor **each);
 
-/* Log-probabilities of tokens: logits (..., V), targets (...) i32 -> (...) f32 (f64 for f64), the logarithm of
- * softmax(scale logits)[target]; 0 where the target is -100. scale is 1 over the temperature; 0: 1. Probabilities are never stored;
- * the gradient is written over the logits' memory. entropy, unless NULL, gets that of every row, (...), without a gradient. */
+/* Log-probabilities of tokens: logits (..., V), targets (...) i32 -> (...) f32 (f64 for f64), the logarithm
+ * of softmax(scale logits)[target]; 0 where the target is -100. scale is 1 / temperature; 0: 1. Probabilities
+ * are not materialised, and the gradient overwrites the logits' memory. entropy, unless NULL, receives the
+ * entropy of every row, (...), without a gradient. */
 BY_API by_tensor *by_log_probs(by_graph *g, by_tensor *logits, by_tensor *targets, double scale,
                                by_tensor **entropy);
-/* The Kullback-Leibler divergence of softmax(scale teacher) from softmax(scale logits), both (..., V) of one type -> (...) f32.
- * The gradient goes to the logits; the teacher must need none (by_detach). */
+/* Kullback-Leibler divergence KL(softmax(scale teacher) || softmax(scale logits)): both (..., V) and of one
+ * type -> (...) f32. The gradient flows to the logits; the teacher must not require one (by_detach). */
 BY_API by_tensor *by_kl_divergence(by_graph *g, by_tensor *logits, by_tensor *teacher, double scale);
 
 /* ---- small operations ------------------------------------------------------------------------ */
 
-/* Elementwise. Shapes are matched from the last axis on, as in NumPy: an axis of 1 repeats, and so do axes that
- * are missing in front. (B, T, 1, C) and (B, 1, S, C) give (B, T, S, C). Gradients are summed over repetitions. */
+/* Elementwise, with broadcasting as in NumPy: shapes are aligned at the last axis, and axes that are 1 or
+ * missing repeat. (B, T, 1, C) and (B, 1, S, C) give (B, T, S, C). Gradients are summed over broadcast
+ * axes. */
 BY_API by_tensor *by_add(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_sub(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_mul(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_div(by_graph *g, by_tensor *a, by_tensor *b);
-/* The larger, the smaller of two; NaN where either is. The gradient goes to the one chosen, the first of equals. */
+/* The larger, the smaller of two; NaN if either is NaN. The gradient flows to the selected one, a if they are
+ * equal. */
 BY_API by_tensor *by_maximum(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_minimum(by_graph *g, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_clamp(by_graph *g, by_tensor *x, double low, double high);
-/* a where the mask (i32, u8 or bool) is not 0, b elsewhere; the three repeat as above. */
+/* a where the mask (i32, u8 or bool) is not 0, otherwise b. All three broadcast. */
 BY_API by_tensor *by_where(by_graph *g, by_tensor *mask, by_tensor *a, by_tensor *b);
 BY_API by_tensor *by_scale(by_graph *g, by_tensor *x, double factor);
 BY_API by_tensor *by_sum(by_graph *g, by_tensor *x, int axis); /* the axis disappears */
 BY_API by_tensor *by_mean(by_graph *g, by_tensor *x, int axis);
 BY_API by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank,
                              const int64_t *shape); /* a view; one -1 allowed */
-/* The same values, through which no gradient goes. A view. */
+/* A view through which no gradient flows. */
 BY_API by_tensor *by_detach(by_graph *g, by_tensor *x);
 BY_API by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order);
 BY_API by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t count);
 BY_API by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis);
 BY_API by_tensor *by_cast(by_graph *g, by_tensor *x, by_dtype type);
-/* Over the last axis: the places of the elements in rising or falling order, i32. Stable: equals keep their
- * order. NaN counts as larger than any number. Floats and i32. */
+/* Indices that sort the last axis in ascending or descending order, i32. Stable. NaN compares greater than
+ * any number. Takes floats and i32. */
 BY_API by_tensor *by_argsort(by_graph *g, by_tensor *x, bool descending);
-/* The elements in that order. order, unless NULL, gets the places. The gradient follows the elements. */
+/* The sorted elements. order, unless NULL, receives the indices. The gradient follows the elements. */
 BY_API by_tensor *by_sort(by_graph *g, by_tensor *x, bool descending, by_tensor **order);
-/* The k largest of the last axis in falling order, (..., k), and unless NULL their places, i32. The gradient goes
- * to those chosen. */
+/* The k largest elements of the last axis in descending order, (..., k). ids, unless NULL, receives their
+ * indices, i32. The gradient flows to the selected elements. */
 BY_API by_tensor *by_top_k(by_graph *g, by_tensor *x, int64_t k, by_tensor **ids);
-BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32, the first of equals */
-/* A random place of the last axis of logits (R, N): i32, with the probabilities softmax(logits / temperature). temperature (R) is f32 and
- * positive. draws (R, 5) i32 is a state: the low and the high word of a seed, the same of a stream, and a place, which grows
- * by one in each run. On one device a result depends on these and on the logits alone; another one may round a sum differently. It
- * is -1 where a logit is NaN or +infinity, or all of them are -infinity. */
+BY_API by_tensor *by_argmax(by_graph *g, by_tensor *x); /* over the last axis, i32; the first of equals */
+/* Samples an index of the last axis of logits (R, N), i32, with probabilities softmax(logits / temperature).
+ * temperature (R) is f32 and positive. draws (R, 5) i32 is a state: low and high word of a seed, low and high
+ * word of a stream number, and a counter that each run increments. On one device the result depends only on
+ * these and on the logits; another device may round a sum differently. The result is -1 if a logit is NaN or
+ * +infinity or all are -infinity. */
 BY_API by_tensor *by_draw(by_graph *g, by_tensor *logits, by_tensor *temperature, by_tensor *draws);
-/* The k (1 to BY_TOP_MAX) highest of every row of logits (B, V) in falling order, the first of equals first: (B, k)
- * f32, with their ids (B, k) i32 and the logarithm of the sum of e^logit of the whole row, (B) f32. */
+/* The k (1 to BY_TOP_MAX) highest logits of every row of (B, V) in descending order, ties in order of id: (B,
+ * k) f32, with their ids (B, k) i32 and the log-sum-exp of the whole row, lse (B) f32. */
 BY_API by_tensor *by_top(by_graph *g, by_tensor *logits, int k, by_tensor **ids, by_tensor **lse);
 
-/* ---- gradients of one's own ------------------------------------------------------------------ */
+/* ---- custom gradients ------------------------------------------------------------------------- */
 
-/* A block whose gradient the caller builds. forward makes the outputs from the inputs. backward gets the outputs and
- * their gradients and makes those of the inputs (NULL: none), with by_vjp() where it needs derivatives. Nothing
- * from inside the block is kept for it. It may also give the inputs back in `again`, computed from the outputs: a
- * block before this one then starts from these, and not even the outputs of blocks are kept. That is what
- * reversible layers need. */
+/* A block whose gradient the caller builds. forward builds the outputs from the inputs. backward receives the
+ * outputs and their gradients and builds the gradients of the inputs (NULL: none), using by_vjp() for
+ * derivatives. No activation inside the block is kept for it. It may also return the inputs in `again`,
+ * recomputed from the outputs: the preceding block then starts from these, and not even the outputs of blocks
+ * are kept. Reversible layers use this. */
 typedef struct by_custom_spec {
     void (*forward)(by_graph *g, void *user, by_tensor *const *in, by_tensor **out);
     void (*backward)(by_graph *g, void *user, by_tensor *const *out, by_tensor *const *dout, by_tensor **din,
                      by_tensor **again);
-    void *user; /* must be there until by_compile() returns */
+    void *user; /* must stay valid until by_compile() returns */
 } by_custom_spec;
-/* Leaves n_out tensors in out. What the block reads besides its inputs and parameters must come from before it. */
+/* Stores n_out tensors in out. Besides inputs and parameters, the block may read only tensors built before
+ * it. */
 BY_API void by_block_custom(by_graph *g, const by_custom_spec *spec, by_tensor *const *in, int n_in,
                             by_tensor **out, int n_out);
-/* For backward: builds y = fn(x) once more and, from dy, the gradient of x, left in *dx (NULL: none). Gradients of
- * the parameters that fn uses are added to theirs. Dropout has the masks of the forward pass as long as fn builds
- * the same nodes under the same scopes. Returns y. */
+/* For use in backward: builds y = fn(x) again and, from dy, the gradient of x, stored in *dx (NULL: none).
+ * Gradients of the parameters that fn uses are accumulated. Dropout has the same masks as in the forward pass
+ * if fn builds the same nodes under the same scopes. Returns y. */
 typedef by_tensor *(*by_function)(by_graph *g, void *user, by_tensor *x);
 BY_API by_tensor *by_vjp(by_graph *g, by_function fn, void *user, by_tensor *x, by_tensor *dy,
                          by_tensor **dx);
 
 /* ---- compile and run ------------------------------------------------------------------------- */
 
-/* Keep a tensor readable after the run. Returns t. */
+/* Keeps a tensor readable after the run. Returns t. */
 BY_API by_tensor *by_output(by_graph *g, const char *name, by_tensor *t);
 
 typedef enum by_grad_mode { BY_GRAD_NONE, BY_GRAD_STORE, BY_GRAD_ADD } by_grad_mode;
 typedef struct by_compile_spec {
     by_tensor *loss;       /* scalar to differentiate, or NULL */
-    by_grad_mode grads;    /* write the parameters' gradients over the flat buffer, or add to it */
+    by_grad_mode grads;    /* overwrite the flat gradient buffer, or add to it */
     by_tensor *loss_scale; /* scalar tensor the loss is multiplied by before differentiation, NULL for 1 */
-    bool recompute;     /* keep only what enters each block; compute the inside again for the backward pass */
-    bool no_fusion;     /* for tests */
-    by_memory **memory; /* of programs that never run at the same time, and each overwrites what another left:
-                         * the first makes it, those that fit use it. The caller's to free, after them. NULL:
-                         * the program has its own */
+    bool recompute; /* keep only the inputs of each block and recompute the rest in the backward pass */
+    bool no_fusion; /* for tests */
+    /* activation memory to share with programs that never run at the same time. The first program allocates
+     * it, later ones that fit use it. The caller frees it after the programs. NULL: the program has its own
+     */
+    by_memory **memory;
 } by_compile_spec;
 
-/* Differentiate, fuse, recompute, order, plan memory and prepare kernels. The program takes the graph over,
- * also on failure (NULL): do not free it. A spec of NULL is one of zeros. */
+/* Differentiates, fuses, recomputes, orders, plans memory and prepares kernels. Takes ownership of the graph,
+ * also on failure (NULL): do not free it. A NULL spec means all zeros. */
 BY_API by_program *by_compile(by_graph *g, const by_compile_spec *spec);
 BY_API void by_program_free(by_program *p);
 
-BY_API size_t by_program_bytes(const by_program *p); /* planned activations: the peak, known before the run */
-BY_API double by_program_flops(const by_program *p); /* of one run, multiply and add counted as two */
+BY_API size_t by_program_bytes(const by_program *p); /* planned peak of activation memory */
+BY_API double by_program_flops(const by_program *p); /* of one run; a multiply-add counts as two */
 
-/* Copy host memory into an input, or a tensor (input, output, state) out to the host; bytes must be the
- * tensor's size. */
+/* Copies host memory into an input, or an input, output or state to the host. bytes must be the tensor's
+ * size. */
 BY_API by_status by_write(by_program *p, by_tensor *t, const void *data, size_t bytes);
 BY_API by_status by_read(by_program *p, const by_tensor *t, void *data, size_t bytes);
-/* As floats, whatever the tensor's type. */
+/* Reads a tensor of any type as floats. */
 BY_API by_status by_read_f32(by_program *p, const by_tensor *t, float *out);
-/* One row of it, of as many elements as the last axis has, as floats. */
+/* Reads one row (the last axis) as floats. */
 BY_API by_status by_read_row(by_program *p, const by_tensor *t, int64_t row, float *out);
 
-/* Copy a tensor that can be read into memory on the device, without waiting. */
+/* Copies a readable tensor into memory on the device, without waiting. */
 BY_API by_status by_keep(by_program *p, const by_tensor *t, by_memory *m, size_t offset);
 
-/* Random numbers of the next run come from (seed, step). */
+/* Sets the key (seed, step) of the next run's random numbers. */
 BY_API void by_program_seed(by_program *p, uint64_t seed, uint64_t step);
 BY_API by_status by_run(by_program *p);
 
-/* The graph after compilation: one line per node, or Graphviz DOT. Heap string, release with by_string_free.
- */
+/* Returns the compiled graph as text, one line per node, or as Graphviz DOT. Free it with
+ * by_string_free(). */
 BY_API char *by_program_text(const by_program *p, bool dot);
 BY_API void by_string_free(char *s);
 
@@ -534,12 +548,13 @@ typedef struct by_trace_entry {
     int index;
     const char *op, *name, *shape; /* of the first output */
     double norm;                   /* of the first output, 2-norm */
-    int64_t first_bad;             /* index of the first NaN or infinity, -1 when there is none */
+    int64_t first_bad;             /* index of the first NaN or infinity, or -1 */
     double seconds, flops, bytes;
 } by_trace_entry;
 typedef void (*by_trace_fn)(void *user, const by_trace_entry *entry);
 BY_API void by_program_trace(by_program *p, by_trace_fn fn, void *user);
-/* The same for the times alone: nothing is read, norm is NaN, and a GPU does not stop between nodes. */
+/* As by_program_trace(), for times only: nothing is read, norm is NaN, and a GPU is not synchronised between
+ * nodes. */
 BY_API void by_program_time(by_program *p, by_trace_fn fn, void *user);
 
 #ifdef __cplusplus

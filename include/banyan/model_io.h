@@ -18,13 +18,15 @@ typedef enum by_task {
     BY_TASK_NEXT,     /* whether the second sentence follows the first: logits (B, 2) */
     BY_TASK_CLASSIFY, /* sequence labels: logits (B, labels) */
     BY_TASK_TAG,      /* token labels: logits (B, T, labels) */
-    BY_TASK_ANSWER, /* start and end of an answer: logits (B, T) and second (B, T); with a beam of starts, second
-                         is (B, S, 3 + 2 E): docs/models/XLNET.md */
+    /* Start and end of an answer: logits (B, T) and second (B, T); with a beam of starts, second is (B, S, 3
+     * + 2 E): docs/models/XLNET.md */
+    BY_TASK_ANSWER,
     BY_TASK_CHOICE,   /* one of several continuations: logits (B / choices, choices) */
     BY_TASK_FEATURES, /* no head */
     BY_TASK_SEQ2SEQ,  /* one text from another: next token of the target, logits (B, T, V) */
     BY_TASK_ENCODER,  /* the encoder of an encoder-decoder without a head; its input is tokens and mask */
-    BY_TASK_CONTRAST, /* texts and pictures in one space: logits (texts, pictures), of which row i belongs to picture i */
+    /* texts and pictures in one space: logits (texts, pictures); text i belongs to picture i */
+    BY_TASK_CONTRAST,
     BY_TASK_COUNT
 } by_task;
 BY_API const char *by_task_name(by_task t); /* "lm", "mlm", ..., for messages and options */
@@ -33,42 +35,43 @@ BY_API bool by_task_find(const char *name, by_task *out);
 /* The kind of labels of a sequence. */
 typedef enum by_problem {
     BY_PROBLEM_DEFAULT,     /* regression with one label, otherwise single-label */
-    BY_PROBLEM_ONE_LABEL,   /* exactly one label holds: softmax and cross-entropy */
-    BY_PROBLEM_MANY_LABELS, /* each label holds or not: a sigmoid per label */
+    BY_PROBLEM_ONE_LABEL,   /* exactly one label applies: softmax and cross-entropy */
+    BY_PROBLEM_MANY_LABELS, /* any number of labels apply: a sigmoid per label */
     BY_PROBLEM_REGRESSION   /* numbers: mean squared error */
 } by_problem;
 
-/* The part of an encoder-decoder to build. With a cache, the encoder stores in it what the decoder needs. */
+/* The part of an encoder-decoder to build. With a cache, the encoder stores the keys and values for the
+ * decoder in it. */
 typedef enum by_part { BY_PART_WHOLE, BY_PART_ENCODER, BY_PART_DECODER } by_part;
 
 #define BY_MAX_LAYERS 256 /* maximum layers of a model */
 
-/* The pictures that a model reads: prepared pixel values (channels, height, width), cut into square patches. Each patch
- * becomes a position; `tokens` others stand before them. */
+/* The pictures that a model reads: prepared pixel values (channels, height, width), cut into square patches.
+ * Each patch becomes a position, after `tokens` positions for special tokens. */
 typedef struct by_pictures {
-    int channels, height, width; /* as the model was made; it reads other sizes by interpolated positions */
+    int channels, height, width; /* the model's own size; other sizes are read with interpolated positions */
     int patch;                   /* side of a patch in pixels */
     int tokens;                  /* class and distillation tokens */
 } by_pictures;
-/* Positions that a picture of this size becomes, 0 where it is not a whole number of patches. */
+/* Number of positions of a picture of this size; 0 if it is not a whole number of patches. */
 BY_API int by_pictures_positions(const by_pictures *p, int height, int width);
 
-/* The pictures that a model of pixels makes: tokens in raster order, row by row, the channels of a pixel side by side. */
+/* The pictures that a pixel model generates, as tokens in raster order with interleaved channels. */
 typedef struct by_canvas {
     int height, width;
-    int channels;  /* tokens of a pixel */
-    int values;    /* that a token has: 256, or the colours of a palette */
-    int positions; /* of the model: one for each token, or one for each pixel */
-    bool palette;  /* tokens are colours of a palette, which preprocessor_config.json has */
-    bool mixture;  /* the logits of a pixel are those of by_logistic_mixture, not one for each value */
-    int upscale;   /* it enlarges pictures of 1 / upscale of this height and width; 0: it reads none */
+    int channels;  /* tokens per pixel */
+    int values;    /* values of a token: 256, or the size of the palette */
+    int positions; /* positions of the model: one per token, or one per pixel */
+    bool palette;  /* tokens are colours of the palette in preprocessor_config.json */
+    bool mixture;  /* the logits of a pixel are parameters of by_logistic_mixture, not one per value */
+    int upscale;   /* super-resolution: the input has 1 / upscale of this height and width; 0: no input */
 } by_canvas;
-/* The values of the picture that a model enlarges: (height / upscale, width / upscale, channels). */
+/* Number of values of a super-resolution input, (height / upscale, width / upscale, channels). */
 BY_API int by_canvas_low(const by_canvas *c);
-/* That picture from the large one, tokens: the mean of each square, rounded. */
+/* Computes that input from the tokens of the large picture: the rounded mean of each square. */
 BY_API void by_canvas_reduce(const by_canvas *c, const int32_t *tokens, int32_t *low);
 
-/* The keys and values that a decoding graph reads and extends. by_generator makes it. */
+/* The keys and values that a decoding graph reads and extends. Created by by_generator. */
 typedef struct by_cache by_cache;
 /* The state that a model carries from segment to segment: banyan/stream.h. */
 typedef struct by_stream by_stream;
@@ -87,8 +90,8 @@ typedef struct by_ports {
     by_port *first, *last;
 } by_ports;
 
-/* An input that a family reads: its name, type, axes as letters (B batch, T tokens, S source tokens, N picked
- * rows, C channels, H height and W width of a picture) and the part of the model that reads it. */
+/* An input of a family: its name, type, axes as letters (B batch, T tokens, S source tokens, N picked rows, C
+ * channels, H height and W width of a picture) and the part of the model that reads it. */
 typedef struct by_input_info {
     const char *name;
     by_dtype type;
@@ -97,22 +100,22 @@ typedef struct by_input_info {
     bool required;
 } by_input_info;
 
-/* One building of a model into a graph: settings, the tensors it reads and the tensors it returns. Set it to
- * zero, feed the inputs, call by_model_build, then look up the outputs.
+/* Settings, inputs and outputs of a model when it is built into a graph. Zero it, feed the inputs, call
+ * by_model_build, then look up the outputs.
  *
  *   input           shape   type
  *   tokens          (B, T)  i32    decoder input ids for encoder-decoder models
  *   segments        (B, T)  i32    segment or language of each token; optional
  *   positions       (B, T)  i32    optional; the default is 0, 1, ... or the family's numbering
  *   mask            (B, T)  i32    0 masks a position; optional
- *   documents       (B, T)  i32    number of the document of each token, below 2^24: tokens see those of their own
- *                                  document alone; optional, for decoders that list it among their inputs
- *   pick            (N)     i32    flat rows b*T + t for which token logits are computed, which are then (N, V);
- *                                  optional. Decoders that classify need the last token of each row here
+ *   documents       (B, T)  i32    document number of each token, below 2^24; tokens attend only within their
+ *                                  document; optional, for decoders that list it among their inputs
+ *   pick            (N)     i32    flat rows b*T + t for which token logits (N, V) are computed; optional.
+ *                                  Decoders that classify need the last token of each row here
  *   source          (B, S)  i32    encoder input ids (encoder-decoder models only)
  *   source_mask     (B, S)  i32    0 masks a position; optional
  *   class_weights   (labels) f32   weight of each class in the loss; optional
- *   pixel_values    (B, C, H, W) f32   prepared pictures, for models that read them (by_model_pictures)
+ *   pixel_values    (B, C, H, W) f32   preprocessed pictures, for models that read them (by_model_pictures)
  *
  *   output          shape          repeated
  *   logits, second  see by_task
@@ -120,11 +123,11 @@ typedef struct by_input_info {
  *   pooled          (B, C)         for models that have a pooler
  *   hidden          (B, T, C)      after the embedding and after each block, if want_hidden
  *   attention       (B, H, T, T)   for each layer, if want_attention
- *   scores, values  (B, H, T, T), (B, H, T, D)   of self-attention before its softmax, without masks and biases, for
- *                                  each layer, if want_scores; families with patterns of their own have none
- *   memory          (B, S, C)      output of the encoder
+ *   scores, values  (B, H, T, T), (B, H, T, D)   of self-attention before the softmax, without masks and biases,
+ *                                  for each layer, if want_scores; not in families with special patterns
+ *   memory          (B, S, C)      encoder output
  *   source_hidden, source_attention, cross_attention   the same for the encoder and for cross-attention
- *   text_embeds, image_embeds (B, E)  vectors of length 1, for models of both
+ *   text_embeds, image_embeds (B, E)  vectors of length 1, for models of texts and pictures
  *   loss            scalar         an auxiliary loss, added to the task's by by_model_loss */
 typedef struct by_model_io {
     by_task task;
@@ -134,7 +137,7 @@ typedef struct by_model_io {
     by_part part;
     float label_smoothing; /* in the loss of token logits */
     by_cache *cache;       /* decoding; NULL otherwise */
-    by_stream *stream;     /* the texts go on from earlier segments; NULL: they begin here */
+    by_stream *stream;     /* the texts continue earlier segments; NULL: they start here */
     bool want_hidden, want_attention, want_scores;
     by_ports inputs, outputs;
 } by_model_io;

@@ -19,35 +19,36 @@ typedef struct by_array {
 } by_array;
 
 /* The arrays of one batch. Names are those of the model's inputs (by_model_io) and
- *   targets          see by_model_loss; i32, or f32 for regression and for probabilities of classes (B, labels)
- *                    . Pairs of texts and pictures (BY_TASK_CONTRAST) have none: row i of both belong together
+ *   targets          see by_model_loss; i32, or f32 for regression, multi-label problems and class
+ *                    probabilities. BY_TASK_CONTRAST has none: text i belongs to picture i
  *   second_targets   (B) i32, for tasks with a second target
- *   sampled          (B, T) i32, encoder-decoders: where not 0, the decoder reads the token that the model predicts there
- *                    instead of the given one (scheduled sampling: docs/OBJECTIVES.md)
- *   pool_weights     (B, T) f32, by which the last hidden states are summed into by_pass_summary
- * Positions that a batch lacks are the family's own (by_model_positions); a decoder that classifies finds the
- * last token of each row itself. */
+ *   sampled          (B, T) i32, encoder-decoders: where not 0, the decoder reads the model's prediction
+ *                    instead of the given token (scheduled sampling: docs/OBJECTIVES.md)
+ *   pool_weights     (B, T) f32, weights of the sum of last hidden states that by_pass_summary returns
+ * Missing positions are filled in by by_model_positions, and the last token of each row is found for a
+ * decoder that classifies. */
 enum { BY_BATCH_ARRAYS = 16 };
 typedef struct by_batch {
     int batch, seq; /* B rows of T tokens */
     int choices;    /* rows that form one example (BY_TASK_CHOICE only); 0: 1 */
-    /* the texts go on from earlier batches with this stream (banyan/stream.h); NULL: they begin */
+    /* the texts continue earlier batches of this stream (stream.h); NULL: they start here */
     by_stream *stream;
     int count;
     by_array arrays[BY_BATCH_ARRAYS];
 } by_batch;
 
-/* A batch of text: tokens (B, T). */
+/* Makes a batch of texts: tokens (B, T). */
 BY_API by_batch by_batch_of(int batch, int seq, const int32_t *tokens);
-/* A batch of pictures: pixel_values (B, C, H, W), with the channels of the model. seq becomes the number of positions of
- * a picture; 0, which by_pass_new refuses, where the model reads no such pictures. */
+/* Makes a batch of pictures: pixel_values (B, C, H, W), with the channels of the model. seq becomes the
+ * number of positions of a picture, or 0, which by_pass_new rejects, if the model cannot read such
+ * pictures. */
 BY_API by_batch by_batch_of_pictures(const by_model *m, int batch, int height, int width,
                                      const float *pixels);
 /* Adds an array, or replaces the one with that name; data NULL removes it. More than BY_BATCH_ARRAYS arrays
  * make by_pass_new fail. */
 BY_API void by_batch_put(by_batch *b, const char *name, by_dtype type, int rank, const int64_t *shape,
                          const void *data);
-/* The same for i32 arrays: of shape (B, T), and of `count` elements. */
+/* The same for i32 arrays of shape (B, T) and of shape (count). */
 BY_API void by_batch_put_tokens(by_batch *b, const char *name, const int32_t *data);
 BY_API void by_batch_put_ids(by_batch *b, const char *name, int64_t count, const int32_t *data);
 /* Adds the source tokens of an encoder-decoder and their mask, (B, S) each; mask may be NULL. */
@@ -59,20 +60,20 @@ BY_API const int32_t *by_batch_ids(const by_batch *b, const char *name);
 /* Number of targets, including ignored ones. */
 BY_API int64_t by_batch_targets(const by_model *m, const by_batch *b);
 
-/* Builds a loss, a scalar, in place of by_model_loss. io has the model's outputs, and every array of the batch
- * as an input under its name. Distillation, preference losses and policy gradients are such losses. */
+/* Builds a loss, a scalar, in place of by_model_loss. io has the model's outputs, and every array of the
+ * batch as an input under its name. Distillation, preference losses and policy gradients are such losses. */
 typedef by_tensor *(*by_loss_fn)(void *user, by_graph *g, by_model_io *io);
 
 typedef struct by_pass_spec {
     by_grad_mode grads;     /* BY_GRAD_NONE: forward only, without dropout */
-    bool hidden, attention; /* make them readable */
-    bool scores;            /* a loss of the caller's reads them (by_model_io) */
-    bool features;          /* make the states that the head reads readable: output "features" */
-    bool loss_alone;        /* of a forward pass, only the loss is read: not the logits, nor other outputs */
+    bool hidden, attention; /* make these outputs readable */
+    bool scores;            /* build the outputs "scores" and "values" (by_model_io), for a custom loss */
+    bool features;          /* make the output "features" readable: the hidden states that the head reads */
+    bool loss_alone;        /* forward only: nothing but the loss is read */
     bool recompute;
-    bool no_dropout;       /* with gradients: without it all the same */
+    bool no_dropout;       /* disable dropout in a pass with gradients */
     float label_smoothing; /* see by_loss_spec */
-    by_memory **memory;    /* memory of activations, see by_compile_spec */
+    by_memory **memory;    /* activation memory, see by_compile_spec */
     by_loss_fn loss;       /* NULL: by_model_loss, for batches with targets */
     void *loss_user;
 } by_pass_spec;
@@ -85,7 +86,7 @@ BY_API void by_pass_free(by_pass *p);
 BY_API bool by_pass_fits(const by_pass *p, const by_batch *b);
 /* Starts the pass. On a GPU it runs asynchronously; reading a result waits for it. */
 BY_API by_status by_pass_run(by_pass *p, const by_batch *b);
-BY_API void by_pass_scale(by_pass *p, double loss_scale); /* factor of the gradients; default 1 */
+BY_API void by_pass_scale(by_pass *p, double loss_scale); /* factor on the gradients; default 1 */
 
 /* The compiled program, and the model's tensors in it. */
 BY_API by_program *by_pass_program(const by_pass *p);

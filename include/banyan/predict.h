@@ -1,5 +1,5 @@
-/* predict.h - predictions of fine-tuned models: labels of texts and pictures, masked tokens, entities, answers to questions.
- * The texts of a call are grouped by length and run in batches. */
+/* predict.h - predictions of fine-tuned models: labels of texts and pictures, masked tokens, entities,
+ * answers to questions. The texts of a call are grouped by length and run in batches. */
 #ifndef BANYAN_PREDICT_H
 #define BANYAN_PREDICT_H
 
@@ -17,12 +17,12 @@ typedef struct by_predictor_spec {
     /* Polled between batches; returning true ends the call with BY_ERR_CANCELLED. May be NULL. */
     bool (*cancelled)(void *user);
     void *user;
-    const by_processor *processor; /* prepares pictures; NULL: for texts alone. Borrowed */
+    const by_processor *processor; /* preprocesses pictures; NULL: texts only. Borrowed */
 } by_predictor_spec;
 
 typedef struct by_predictor by_predictor;
-/* The model and tokenizer, which is NULL for pictures alone, are borrowed and must outlive the predictor. Returns NULL on failure. A predictor
- * may be used by one thread at a time. */
+/* The model and the tokenizer (NULL: pictures only) are borrowed and must outlive the predictor. Returns NULL
+ * on failure. A predictor may be used by one thread at a time. */
 BY_API by_predictor *by_predictor_new(by_model *m, const by_tokenizer *t, const by_predictor_spec *spec);
 /* Frees a predictor. NULL is a no-op. */
 BY_API void by_predictor_free(by_predictor *p);
@@ -34,7 +34,7 @@ BY_API void by_predictor_free(by_predictor *p);
 BY_API by_status by_predictor_classify(by_predictor *p, const char *const *texts, const char *const *pairs,
                                        int count, float *scores);
 
-/* The same for `count` pictures of a dataset, from number `first` on. */
+/* The same for pictures `first` to `first` + `count` - 1 of a dataset. */
 BY_API by_status by_predictor_classify_pictures(by_predictor *p, const by_picture_set *set, int64_t first,
                                                 int count, float *scores);
 

@@ -1,4 +1,4 @@
-/* rewrite.h - text from an encoder-decoder: translation, summaries, answers, captions of pictures. */
+/* rewrite.h - text generation by encoder-decoders: translation, summaries, answers, image captions. */
 #ifndef BANYAN_REWRITE_H
 #define BANYAN_REWRITE_H
 
@@ -10,17 +10,17 @@
 extern "C" {
 #endif
 
-/* The generation settings of a model directory. They come from generation_config.json, or from config.json if
- * there is no such file; then from the entry `task` of task_specific_params in config.json ("summarization",
- * "translation_en_to_de"). An unsupported key that would change the text is an error that names it. For a
- * model without a length limit, which only memory bounds, sources are truncated at model_max_length of
+/* The generation settings of a model directory, from generation_config.json, or from config.json if there is
+ * no such file. The entry `task` of task_specific_params in config.json ("summarization",
+ * "translation_en_to_de") overrides them. An unsupported key that would change the text is an error that
+ * names it. For a model without a length limit, sources are truncated at model_max_length of
  * tokenizer_config.json, otherwise at 1024 tokens. */
 typedef struct by_rewrite_defaults {
     by_generate_spec generate; /* beam, penalties, constraints; points into the fields below */
     /* Total tokens, including the prompt or the decoder start token; 0: not set. */
     int max_length, min_length;
     int max_new, min_new;          /* new tokens; 0: not set. Override the lengths */
-    bool sample, greedy;           /* do_sample is true, do_sample is false; neither: not set */
+    bool sample, greedy;           /* do_sample is true; do_sample is false. Neither: not set */
     int32_t *stops, *first_banned; /* eos_token_id, begin_suppress_tokens */
     int32_t *suppressed, start;    /* suppress_tokens, decoder_start_token_id */
     by_bias *biases;               /* sequence_bias */
@@ -49,8 +49,8 @@ BY_API int by_rewrite_defaults_least(const by_rewrite_defaults *d, int prompt);
 BY_API void by_rewrite_defaults_free(by_rewrite_defaults *d); /* resets to the zero state */
 
 typedef struct by_rewriter_spec {
-    /* max_new_tokens 0: twice the source length plus 32, for pictures 32, within the context. tokenizer NULL: the
-     * rewriter's. */
+    /* max_new_tokens 0: twice the source length plus 32, or 32 for pictures, limited by the context.
+     * tokenizer NULL: the rewriter's. */
     by_generate_spec generate;
     int batch;          /* sources per batch; 0: 32 */
     const char *prefix; /* prepended to every source, or NULL */
@@ -74,7 +74,7 @@ typedef struct by_rewriting {
 /* Generates beam.returned (or 1) texts for every source; *out is (count, returned). Sources of similar length
  * are batched together. An empty source gives an empty text. *out is NULL on failure. */
 BY_API by_status by_rewriter_run(by_rewriter *r, const char *const *texts, int count, by_rewriting **out);
-/* The same for `count` pictures of a dataset, from number `first` on, with a model that reads pictures. */
+/* The same for pictures `first` to `first` + `count` - 1 of a dataset, with a captioning model. */
 BY_API by_status by_rewriter_caption(by_rewriter *r, const by_processor *processor, const by_picture_set *set,
                                      int64_t first, int count, by_rewriting **out);
 BY_API void by_rewritings_free(by_rewriting *list, int count);

@@ -1,4 +1,4 @@
-/* verify.h - checks a model against recorded results: runs a recorded case and compares number by number. */
+/* verify.h - checks a model against recorded reference results, tensor by tensor. */
 #ifndef BANYAN_VERIFY_H
 #define BANYAN_VERIFY_H
 
@@ -21,7 +21,7 @@ BY_API const char *by_measure_name(by_measure m); /* "max", "norm", "nmse", "dif
 
 typedef enum by_check_verdict { BY_VERDICT_OK, BY_VERDICT_FAILED, BY_VERDICT_NOT_RUN } by_check_verdict;
 
-/* The result for one tensor of the reference. Strings are valid until the callback returns. */
+/* The result for one reference tensor. Strings are valid until the callback returns. */
 typedef struct by_verify_line {
     const char *name;
     by_check_verdict verdict;
@@ -55,8 +55,8 @@ typedef struct by_verify_result {
  *
  * Conventions follow the transformers library: the labels of a language model are the tokens themselves, -100
  * where they are ignored. Dropout is off. tools/record_cases.py records cases; tests/data/verify has three.
- * Every tensor of the reference is an input or is reported on one line; one that cannot be computed here
- * counts as failed. BY_OK means that the comparison took place: check result->failed. */
+ * Every reference tensor that is not an input is reported on one line; one that cannot be computed counts as
+ * failed. BY_OK means that the comparison took place: check result->failed. */
 BY_API by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec,
                            by_verify_result *result);
 

@@ -1,5 +1,6 @@
-/* weights.h - the tensors of a checkpoint: .safetensors files, old PyTorch files (.bin, .pt) and archives of NumPy (.npz), as one
- * file or as shards with an index. Files are mapped; nothing is copied until values are requested. */
+/* weights.h - the tensors of a checkpoint: .safetensors files, PyTorch files (.bin, .pt) and NumPy archives
+ * (.npz), as one file or as shards with an index. Files are mapped; nothing is copied until values are
+ * requested. */
 #ifndef BANYAN_WEIGHTS_H
 #define BANYAN_WEIGHTS_H
 
@@ -19,18 +20,17 @@ typedef struct by_weight {
     /* When reading: points into the mapped file, possibly unaligned. When writing: the caller's memory. */
     const void *data;
     size_t bytes; /* total size of the elements */
-    /* Distance between neighbours along each axis, in elements. NULL: row-major and contiguous, which holds
-     * for everything except some PyTorch files. */
+    /* Strides in elements. NULL: row-major and contiguous, as in all formats except some PyTorch files. */
     const int64_t *stride;
 } by_weight;
 
 /* The contents of a file or a directory. Tensors are sorted by name and live as long as this object. */
 typedef struct by_weights by_weights;
 
-/* Opens a .safetensors file, a PyTorch file, a .npz file that is not compressed, an index of any (*.index.json), or a directory. In a
- * directory, it looks for model.safetensors, model.safetensors.index.json, pytorch_model.bin and
- * pytorch_model.bin.index.json, in this order. PyTorch files are read without executing anything; whatever
- * they contain besides tensors and plain values is an error that names it. Returns NULL on failure. */
+/* Opens a .safetensors file, a PyTorch file, an uncompressed .npz file, a shard index (*.index.json), or a
+ * directory. In a directory, it looks for model.safetensors, model.safetensors.index.json, pytorch_model.bin
+ * and pytorch_model.bin.index.json, in this order. PyTorch files are read without executing anything; an
+ * object in them that is not a tensor or a plain value is an error that names it. Returns NULL on failure. */
 BY_API by_weights *by_weights_open(const char *path);
 
 /* The same for one file in memory, which must outlive the object. `what` names it in error messages. */
@@ -42,8 +42,8 @@ BY_API int by_weights_count(const by_weights *w);
 BY_API const by_weight *by_weights_at(const by_weights *w, int i);              /* NULL if out of range */
 BY_API const by_weight *by_weights_find(const by_weights *w, const char *name); /* NULL if absent */
 
-/* The format ("safetensors", "PyTorch zip", "PyTorch stream" or "NumPy npz"); the number of files; the metadata by key
- * (NULL if absent), or the i-th key and value (false past the end). */
+/* The format ("safetensors", "PyTorch zip", "PyTorch stream" or "NumPy npz"); the number of files; the
+ * metadata by key (NULL if absent), or the i-th key and value (false past the end). */
 BY_API const char *by_weights_format(const by_weights *w);
 BY_API int by_weights_files(const by_weights *w);
 BY_API const char *by_weights_metadata(const by_weights *w, const char *key);
@@ -89,9 +89,9 @@ BY_API by_status by_weights_convert(const char *in, const char *out, const by_co
                                     by_convert_report *report);
 
 /* Copies the files that accompany a model's weights (tokenizer, configuration, templates) from one directory
- * to another: regular files that are not weights of any format, not hidden, and not yet present. What a
- * training run keeps beside its model and the configuration of an adapter are left out. Files in the
- * folders listed in modules.json (sentence-transformers) are copied too. */
+ * to another: regular files that are not weights of any format, not hidden, and not yet present. Files of a
+ * training run and adapter configurations are not copied. Files in the folders listed in modules.json
+ * (sentence-transformers) are. */
 BY_API by_status by_companions_copy(const char *from, const char *to);
 
 #ifdef __cplusplus

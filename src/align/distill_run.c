@@ -1,4 +1,5 @@
-/* distill_run.c - by_distill_run: opens the teacher, chooses the kind of run, and is the lesson of by_train_run and by_finetune_run. */
+/* distill_run.c - by_distill_run: opens the teacher, chooses the kind of run, and is the lesson of
+ * by_train_run and by_finetune_run. */
 #include <math.h>
 
 #include "align/distill_run.h"
@@ -347,7 +348,7 @@ by_status distill_measure(void *user, const by_trainer *t, by_report *report)
                                         "relations_loss",    "vector_cosine_loss",
                                         "vector_error_loss", "vector_similarity_loss"};
     distill_run *r = user;
-    by_pass *p = by_trainer_learnt(t);
+    by_pass *p = by_trainer_trained(t);
     report->n_measures = 0;
     report->measures = r->terms_now;
     for (int i = 0; p && i < BY_COUNT(names) && report->n_measures < BY_METRICS_MAX; i++) {

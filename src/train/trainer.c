@@ -242,11 +242,6 @@ by_pass *by_trainer_evaluated(const by_trainer *t)
     return by_passes_last(t->eval);
 }
 
-by_pass *by_trainer_learnt(const by_trainer *t)
-{
-    return t && t->recent ? by_passes_last(t->recent) : NULL;
-}
-
 by_model *by_trainer_model(const by_trainer *t)
 {
     return t->model;
