@@ -6,7 +6,11 @@
 
 #include "graph/graph.h"
 
-enum { BY_SAMPLE_LEAVES = 12, BY_SAMPLE_OUTPUTS = 6 };
+/* clang-format off */
+#define SHAPE(...) BY_COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}
+/* clang-format on */
+
+enum { BY_SAMPLE_LEAVES = 12, BY_SAMPLE_OUTPUTS = 6, BY_SAMPLE_NAME = 256 };
 
 /* A leaf and what goes into it. Values depend on the op and the number of the sample alone, not on the
  * element type. */
@@ -18,9 +22,10 @@ typedef struct op_sample_leaf {
 } op_sample_leaf;
 
 typedef struct by_op_sample {
-    by_graph *graph; /* borrowed; its parameters are the operands that get gradients */
-    by_dtype type;   /* of the floating-point operands */
-    bool copied;     /* operands are copies of the parameters, in memory that the op may take over */
+    char name[BY_SAMPLE_NAME]; /* what distinguishes it, and the shapes of its leaves, for messages */
+    by_graph *graph;           /* borrowed; its parameters are the operands that get gradients */
+    by_dtype type;             /* of the floating-point operands */
+    bool copied; /* operands are copies of the parameters, in memory that the op may take over */
     uint64_t seed;
     op_sample_leaf leaf[BY_SAMPLE_LEAVES];
     int n_leaves;
@@ -39,7 +44,12 @@ typedef struct by_op_sample {
 by_op_sample *op_sample_new(by_graph *g, gr_op op, int which, bool copied);
 void op_sample_free(by_op_sample *s);
 
-/* The next of a stream of numbers of mean 0 and variance 1. */
+/* Rows, depth and columns of products. Samples of linear and its gradients begin with these, in this order. */
+enum { OP_SAMPLE_PRODUCTS = 17 };
+extern const int64_t op_sample_products[OP_SAMPLE_PRODUCTS][3];
+
+/* Random bits, and numbers of mean 0 and variance 1. */
+uint64_t op_sample_next(uint64_t *seed);
 double op_sample_noise(uint64_t *seed);
 
 /* The generators, one per row of the table: false when there is no such sample. A row without one does not

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "op_samples.c"
+#include "op_samples.h"
 
 /* Complaints are collected, so that one run shows them all. */
 static int complaints;
@@ -52,8 +52,7 @@ typedef struct setup {
 
 typedef struct trial {
     setup how;
-    const char *op;
-    int which;
+    char title[BY_SAMPLE_NAME + 64]; /* op, number and name of the sample, for messages */
     by_params *params;
     by_program *program;
     by_op_sample *sample;
@@ -164,7 +163,7 @@ static size_t check_root(trial *t, by_tensor *x, size_t at)
     const char *end = data + gr_tensor_bytes(x);
     for (const char *p = from; p < to; p = p + 1 == data ? end : p + 1)
         if ((unsigned char)*p != GUARD_BYTE) {
-            complain("%s %d, %s: wrote to byte %td %s %s", t->op, t->which, by_dtype_name(t->how.type),
+            complain("%s, %s: wrote to byte %td %s %s", t->title, by_dtype_name(t->how.type),
                      p < data ? data - p : p - end + 1, p < data ? "before" : "after", gr_tensor_label(x));
             break;
         }
@@ -272,8 +271,6 @@ static trial *trial_new(setup how, gr_op op, int which)
     trial *t = base_alloc_zero(1, sizeof *t);
     assert_non_null(t);
     t->how = how;
-    t->op = gr_ops[op].name;
-    t->which = which;
     t->params = by_params_new(how.device, how.type);
     assert_non_null(t->params);
     by_graph *g = by_graph_new(&(by_graph_spec){.params = t->params, .training = how.gradients});
@@ -284,6 +281,7 @@ static trial *trial_new(setup how, gr_op op, int which)
         trial_free(t);
         return NULL;
     }
+    snprintf(t->title, sizeof t->title, "%s %d [%s]", gr_ops[op].name, which, t->sample->name);
     for (int i = 0; i < t->sample->n_leaves; i++) {
         const op_sample_leaf *l = &t->sample->leaf[i];
         if (by_dtype_is_float(l->tensor->type))
@@ -297,7 +295,7 @@ static trial *trial_new(setup how, gr_op op, int which)
     by_grad_mode mode = t->how.gradients ? BY_GRAD_STORE : BY_GRAD_NONE;
     t->program = by_compile(g, &(by_compile_spec){.loss = loss, .grads = mode});
     if (!t->program)
-        fail_msg("%s %d, %s: %s", t->op, which, by_dtype_name(how.type), by_error_message());
+        fail_msg("%s, %s: %s", t->title, by_dtype_name(how.type), by_error_message());
     by_program_seed(t->program, 12345, 6);
     if (how.guarded)
         guard(t);
@@ -319,7 +317,7 @@ static void check_guards(trial *t)
         base_convert(before, l->tensor->type, l->values, BY_F64, (size_t)by_elements(l->tensor));
         download(d, after, l->tensor->data, bytes);
         if (!l->changes && memcmp(before, after, bytes) != 0)
-            complain("%s %d, %s: changed its input %s", t->op, t->which, by_dtype_name(t->how.type),
+            complain("%s, %s: changed its input %s", t->title, by_dtype_name(t->how.type),
                      gr_tensor_label(l->tensor));
         base_free(before);
     }
@@ -333,8 +331,8 @@ static void check_guards(trial *t)
         const int64_t end = info->offset < 0 ? 0 : info->offset + gr_param_reserved(info);
         for (size_t k = (size_t)(info->offset + info->count) * size; k < (size_t)end * size; k++)
             if (grad[k] != JUNK_BYTE && grad[k] != 0) { /* zeros are what lies there */
-                complain("%s %d, %s: wrote after the gradient of %s", t->op, t->which,
-                         by_dtype_name(t->how.type), info->name);
+                complain("%s, %s: wrote after the gradient of %s", t->title, by_dtype_name(t->how.type),
+                         info->name);
                 break;
             }
     }
@@ -344,7 +342,7 @@ static void check_guards(trial *t)
 static void run_once(trial *t)
 {
     if (by_run(t->program) != BY_OK)
-        fail_msg("%s %d, %s: %s", t->op, t->which, by_dtype_name(t->how.type), by_error_message());
+        fail_msg("%s, %s: %s", t->title, by_dtype_name(t->how.type), by_error_message());
     if (t->how.guarded)
         check_guards(t);
 }
@@ -359,6 +357,7 @@ typedef struct part {
 } part;
 
 typedef struct result {
+    char title[BY_SAMPLE_NAME + 64];
     int count;
     part part[BY_SAMPLE_OUTPUTS + BY_SAMPLE_LEAVES];
 } result;
@@ -392,6 +391,7 @@ static result *collect_result(const trial *t)
 {
     result *r = base_alloc_zero(1, sizeof *r);
     assert_non_null(r);
+    memcpy(r->title, t->title, sizeof r->title);
     char label[32];
     for (int i = 0; i < t->sample->n_outs; i++) {
         const by_tensor *x = t->sample->out[i].tensor;
@@ -456,26 +456,24 @@ static bool is_backward(gr_op op)
     return false;
 }
 
-static void compare(const result *r, const result *right, gr_op op, int which, by_dtype type,
-                    const char *where)
+static void compare(const result *r, const result *right, gr_op op, by_dtype type, const char *where)
 {
     for (int i = 0; i < r->count; i++) {
         const part *p = &r->part[i];
         double allowed = p->integer ? 0 : bound(type, p->gradient || is_backward(op));
         double error = nmse(p->values, right->part[i].values, p->count);
         if (!(error <= allowed))
-            complain("%s %d, %s on %s: %s has NMSE %.2g, more than %.2g", gr_ops[op].name, which,
-                     by_dtype_name(type), where, p->label, error, allowed);
+            complain("%s, %s on %s: %s has NMSE %.2g, more than %.2g", r->title, by_dtype_name(type), where,
+                     p->label, error, allowed);
     }
 }
 
-static void same_bits(const result *r, const result *other, gr_op op, int which, by_dtype type,
-                      const char *where)
+static void same_bits(const result *r, const result *other, by_dtype type, const char *where)
 {
     for (int i = 0; i < r->count; i++)
         if (memcmp(r->part[i].values, other->part[i].values, (size_t)r->part[i].count * sizeof(double)) != 0)
-            complain("%s %d, %s on %s: %s has other bits with one thread in planned memory than with two in "
+            complain("%s, %s on %s: %s has other bits with one thread in planned memory than with two in "
                      "guarded (NMSE %.2g)",
-                     gr_ops[op].name, which, by_dtype_name(type), where, r->part[i].label,
+                     r->title, by_dtype_name(type), where, r->part[i].label,
                      nmse(other->part[i].values, r->part[i].values, r->part[i].count));
 }

@@ -57,11 +57,11 @@ static bool check_sample(by_device *device, gr_op op, int which, by_dtype type)
         how.device = device;
         how.guarded = true;
         result *guarded = outcome(how, op, which);
-        compare(guarded, expected, op, which, type, "the GPU, guarded memory");
+        compare(guarded, expected, op, type, "the GPU, guarded memory");
         how.guarded = false;
         result *planned = outcome(how, op, which), *again = outcome(how, op, which);
-        compare(planned, expected, op, which, type, "the GPU, planned memory");
-        same_bits(planned, again, op, which, type, "the GPU, run again");
+        compare(planned, expected, op, type, "the GPU, planned memory");
+        same_bits(planned, again, type, "the GPU, run again");
         result_free(expected);
         result_free(guarded);
         result_free(planned);
@@ -115,7 +115,7 @@ static void test_replay(void **state)
             run_once(t);
         }
         result *third = collect_result(t);
-        same_bits(first, third, (gr_op)op, 0, BY_F32, "the GPU, replayed");
+        same_bits(first, third, BY_F32, "the GPU, replayed");
         result_free(first);
         result_free(third);
         trial_free(t);
@@ -194,7 +194,7 @@ static void check_choice(const choice *c)
     how.device = c->device;
     result *expected = outcome(right, c->op, c->which), *found = outcome(how, c->op, c->which);
     assert_true(expected && found);
-    compare(found, expected, c->op, c->which, how.type, "the GPU");
+    compare(found, expected, c->op, how.type, "the GPU");
     result_free(expected);
     result_free(found);
 }

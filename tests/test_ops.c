@@ -95,7 +95,7 @@ static void check_slopes(trial *t, const op_sample_leaf *l, const double *gradie
     }
     base_free(u);
     if (!(sqrt(error) <= 1e-6 * sqrt(size)))
-        complain("%s %d: gradient of %s is off by %.2g of %.2g", t->op, t->which, gr_tensor_label(l->tensor),
+        complain("%s: gradient of %s is off by %.2g of %.2g", t->title, gr_tensor_label(l->tensor),
                  sqrt(error), sqrt(size));
 }
 
@@ -165,12 +165,12 @@ static void check_on(by_device *const *pair, const char *where, setup how, const
     how.device = pair[2];
     how.guarded = true;
     result *two = outcome(how, op, which);
-    compare(two, expected, op, which, how.type, where);
+    compare(two, expected, op, how.type, where);
     if (bits) {
         how.device = pair[1];
         how.guarded = false;
         result *one = outcome(how, op, which);
-        same_bits(two, one, op, which, how.type, where);
+        same_bits(two, one, how.type, where);
         result_free(one);
     }
     result_free(two);
@@ -225,7 +225,7 @@ static void test_f64(void **state)
         result *r;
         for (int which = 0; (r = outcome(two, (gr_op)op, which)); which++) {
             result *s = outcome(one, (gr_op)op, which);
-            same_bits(r, s, (gr_op)op, which, BY_F64, "generic");
+            same_bits(r, s, BY_F64, "generic");
             result_free(r);
             result_free(s);
         }
@@ -466,7 +466,7 @@ static void test_attention(void **state)
             double error = attention_error(n, heads_of(t, a), keys,
                                            n->in[3] ? t->sample->leaf[a->packed ? 1 : 3].values : NULL, NULL);
             if (!(error < 1e-12))
-                complain("attention %d: differs from plain loops by %.2g", which, error);
+                complain("%s: differs from plain loops by %.2g", t->title, error);
         }
         trial_free(t);
     }
@@ -525,7 +525,7 @@ static void test_attention_cached(void **state)
         heads cached = {h.q, k, v, h.q_row, wide};
         double error = is_simple(n) && !n->in[3] ? attention_error(n, cached, room, NULL, past) : 0;
         if (!(error < 1e-12))
-            complain("attention_cached %d: differs from plain loops by %.2g", which, error);
+            complain("%s: differs from plain loops by %.2g", t->title, error);
         base_free(k);
         base_free(v);
         trial_free(t);

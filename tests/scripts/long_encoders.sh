@@ -3,6 +3,7 @@
 # more than 512 tokens.
 # shellcheck disable=SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
+. "$(dirname "$0")/lib/family.sh"
 own_folder
 cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >"$tmp/text"
 
@@ -14,15 +15,6 @@ train() {
         --max-steps "$steps" --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant --learning-rate 3e-3 \
         --threads 1 --quiet "$@"
 }
-
-same() { # A B: the runs ended alike
-    for file in model.safetensors optimizer.safetensors trainer_state.json config.json; do
-        cmp "$tmp/$1/last/$file" "$tmp/$2/last/$file" || return 1
-    done
-}
-
-less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a < b) }'; }
-loss() { sed -n "$2s/.*\"loss\": \\([0-9.]*\\).*/\\1/p" "$tmp/$1/metrics.jsonl"; }
 
 # What decides the label lies behind the first 512 tokens.
 long=$(yes 'x = y + 1;' | head -n 120 | tr '\n' ' ')
@@ -44,17 +36,6 @@ cat >"$tmp/squad.json" <<END
  "answers": [{"text": "Anna", "answer_start": 0}]}]}]}]}
 END
 
-# learns RUN CLASS DATA TASK METRIC OPTIONS...: fine-tuning with this head learns the data, and what it saves opens
-learns() {
-    from=$1 head=$2 data=$3 task=$4 metric=$5
-    shift 5
-    run finetune "$tmp/$from/last" --task "$task" --data "$data" --eval "$data" --out "$tmp/$from-$task" --threads 1 --quiet \
-        --learning-rate 3e-3 --dropout 0 --json "$@"
-    works "$metric" && grep -q "$head" "$tmp/$from-$task/config.json" || return 1
-    run eval "$tmp/$from-$task" --data "$data" --threads 1 --json
-    works "$metric"
-}
-
 # family NAME CLASS OPTIONS...: what all of them do
 family() {
     name=$1 class=$2
@@ -64,14 +45,14 @@ family() {
     train "$name-again" 6 --model "$name" --context 1024 --seq 256 "$@"
     train "$name-again" 12 --model "$name" --context 1024 --seq 256 "$@"
     check "$name: a resumed run ends with the same bytes" same "$name" "$name-again"
-    check "$name: classification of long texts" learns "$name" "${class}ForSequenceClassification" "$tmp/labels.tsv" classify \
-        '"accuracy":1' --batch-size 4 --epochs 16 --max-length 1024
+    check "$name: classification of long texts" learns "$name" "${class}ForSequenceClassification" labels.tsv classify \
+        '"accuracy":1' --dropout 0 --batch-size 4 --epochs 16 --max-length 1024
     run classify "$tmp/$name-classify" "$long$good" --threads 1
     check "$name: classify" works good
-    check "$name: tags" learns "$name" "${class}ForTokenClassification" "$tmp/tags.conll" tag '"f1":1' --batch-size 8 --epochs 12
-    check "$name: answers" learns "$name" "${class}ForQuestionAnswering" "$tmp/squad.json" answer '"f1":100' --batch-size 1 --epochs 8 \
+    check "$name: tags" learns "$name" "${class}ForTokenClassification" tags.conll tag '"f1":1' --dropout 0
+    check "$name: answers" learns "$name" "${class}ForQuestionAnswering" squad.json answer '"f1":100' --dropout 0 --batch-size 1 --epochs 8 \
         --max-length 1024
-    check "$name: choices" learns "$name" "${class}ForMultipleChoice" "$tmp/choices.jsonl" choice '"accuracy":1' --batch-size 8 --epochs 12
+    check "$name: choices" learns "$name" "${class}ForMultipleChoice" choices.jsonl choice '"accuracy":1' --dropout 0
     run embed "$tmp/$name/last" "$long$good" --threads 1 --max-length 1024
     check "$name: a vector of a long text" works '[0-9]'
     run convert "$tmp/$name/last" "$tmp/$name-bf16" --dtype bf16
@@ -83,7 +64,7 @@ family linformer Linformer
 check "linformer: the configuration names the projection" grep -q '"projected_length": 256' "$tmp/linformer/last/config.json"
 check "linformer: and who shares it" grep -q '"projection_sharing": "headwise"' "$tmp/linformer/last/config.json"
 train longer 6 --model linformer --context 64 --seq 96
-check "linformer: rows longer than n are refused" fails 1 "longer than the model.s context of 64"
+check "linformer: rows longer than n are refused" fails 1 "exceed the model.s context of 64"
 run attention "$tmp/linformer/last" "if x" -o "$tmp/heads.svg"
 check "linformer: attention over projected keys is not drawn" fails 1 "tokens by tokens"
 

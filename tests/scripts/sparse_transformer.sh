@@ -3,6 +3,7 @@
 # the cache, pixels, fine-tuning with a head, shapes that do not fit.
 # shellcheck disable=SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
+. "$(dirname "$0")/lib/family.sh"
 own_folder
 cat "$BANYAN_SOURCE"/src/graph/[a-d]*.c >"$tmp/text"
 
@@ -14,16 +15,6 @@ train() {
         --context 40 --batch-size 8 --max-steps "$steps" --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant \
         --threads 1 --quiet "$@"
 }
-
-same() { # A B: the runs ended alike
-    for file in model.safetensors optimizer.safetensors trainer_state.json config.json; do
-        cmp "$tmp/$1/last/$file" "$tmp/$2/last/$file" || return 1
-    done
-}
-
-less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a < b) }'; }
-loss() { sed -n "$2s/.*\"loss\": \\([0-9.]*\\).*/\\1/p" "$tmp/$1/metrics.jsonl"; }
-has() { grep -q "$2" "$tmp/$1/last/config.json"; }
 
 train alone 24
 check "a Sparse Transformer trains" less "$(loss alone 24)" "$(loss alone 1)"
@@ -50,18 +41,9 @@ check "alternating layers" has turns '"attention_mode": "alternating"'
 train long 6 --stride 1000
 check "a stride beyond the context is a window over all of it" works ""
 
-# ids N: the tokens of the Nth text
-ids() { sed -n "$1s/.*\"ids\":\\(\\[[^]]*\\]\\).*/\\1/p" "$tmp/out"; }
 for model in alone fixed turns; do
-    set -- --greedy --max-new-tokens 20 --threads 1 --json
-    run generate "$tmp/$model/last" --prompt static "$@"
+    check "$model: a batch generates what its rows generate alone" batched "$model" static "return by" --max-new-tokens 20
     check "$model generates" works '"finish_reason":"length"'
-    first=$(ids 1)
-    run generate "$tmp/$model/last" --prompt "return by" "$@"
-    second=$(ids 1)
-    printf 'static\nreturn by\n' >"$tmp/prompts"
-    run generate "$tmp/$model/last" -f "$tmp/prompts" --lines "$@"
-    check "$model: a batch generates what its rows generate alone" [ "$first $second" = "$(ids 1) $(ids 2)" ]
 done
 
 # ---- pixels: 60 images of 8 x 4 pixels with 3 channels, as 16-bit tokens, row after row -------------------------------------
@@ -72,19 +54,10 @@ run train --model sparse-transformer --tokenizer byte --data "$tmp/pixels.bin" -
 check "pixels train" less "$(loss pixels 60)" "$(loss pixels 1)"
 
 # ---- heads ------------------------------------------------------------------------------------------------------------------
-printf 'text\tlabel\n' >"$tmp/labels.tsv"
-i=0
-while [ $i -lt 40 ]; do
-    printf 'a good film\tgood\na bad book\tbad\n' >>"$tmp/labels.tsv"
-    printf 'Anna B-PER\nran O\n\nthe O\ndog O\n\n' >>"$tmp/tags.conll"
-    i=$((i + 1))
-done
-set -- --epochs 12 --batch-size 8 --threads 1 --quiet --learning-rate 3e-3 --json
-run finetune "$tmp/alone/last" --task classify --data "$tmp/labels.tsv" --eval "$tmp/labels.tsv" --out "$tmp/classify" "$@"
-check "classification" works '"accuracy":1'
-check "its class" grep -q SparseTransformerForSequenceClassification "$tmp/classify/config.json"
-run finetune "$tmp/fixed/last" --task tag --data "$tmp/tags.conll" --eval "$tmp/tags.conll" --out "$tmp/tag" "$@"
-check "tags" works '"f1":1'
+labelled_data
+check "classification" learns alone SparseTransformerForSequenceClassification labels.tsv classify '"accuracy":1'
+check "its class" grep -q SparseTransformerForSequenceClassification "$tmp/alone-classify/config.json"
+check "tags" learns fixed SparseTransformerForTokenClassification tags.conll tag '"f1":1'
 
 # ---- what does not fit ------------------------------------------------------------------------------------------------------
 train bad 6 --attention fixed --stride 4 --summary 5

@@ -3,6 +3,7 @@
 # with each head.
 # shellcheck disable=SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
+. "$(dirname "$0")/lib/family.sh"
 own_folder
 cat "$BANYAN_SOURCE"/docs/*.md >"$tmp/text"
 
@@ -14,16 +15,6 @@ train() {
         --context 32 --batch-size 4 --max-steps "$steps" --eval-steps 6 --save-steps 6 --warmup-steps 3 --lr-scheduler constant \
         --learning-rate 3e-3 --threads 1 --quiet "$@"
 }
-
-same() { # A B: the runs ended alike
-    for file in model.safetensors optimizer.safetensors trainer_state.json config.json; do
-        cmp "$tmp/$1/last/$file" "$tmp/$2/last/$file" || return 1
-    done
-}
-
-less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a < b) }'; }
-loss() { sed -n "$2s/.*\"loss\": \\([0-9.]*\\).*/\\1/p" "$tmp/$1/metrics.jsonl"; }
-has() { grep -q "$2" "$tmp/$1/last/config.json"; }
 
 train shown 1 --show-batch 4
 check "a row ends with two separators and <cls>" works '<cls>'
@@ -61,17 +52,8 @@ check "other objectives reuse nothing" fails 1 'for the objective "plm"'
 run train --model xlnet --data "$tmp/text" --out "$tmp/bytes" --tokenizer byte --max-steps 1 --quiet
 check "a tokenizer without <cls> is refused" fails 1 "requires"
 
-# ids N: the tokens of the Nth text.
-ids() { sed -n "$1s/.*\"ids\":\\(\\[[^]]*\\]\\).*/\\1/p" "$tmp/out"; }
-set -- --greedy --max-new-tokens 12 --threads 1 --json
-run generate "$tmp/alone/last" --prompt "The model" "$@"
+check "two texts together are what they are alone" batched alone "The model" "a row of the" --max-new-tokens 12
 check "it writes" works '"finish_reason":"length"'
-first=$(ids 1)
-run generate "$tmp/alone/last" --prompt "a row of the" "$@"
-second=$(ids 1)
-printf 'The model\na row of the\n' >"$tmp/prompts"
-run generate "$tmp/alone/last" -f "$tmp/prompts" --lines "$@"
-check "two texts together are what they are alone" [ "$first $second" = "$(ids 1) $(ids 2)" ]
 run generate "$tmp/alone/last" --prompt "The model" --beams 3 --max-new-tokens 6 --threads 1
 check "beams" works
 run eval "$tmp/alone/last" --data "$tmp/text" --threads 1
@@ -82,7 +64,6 @@ run inspect "$tmp/copy"
 check "a copy opens" works XLNetLMHeadModel
 
 # ---- heads -------------------------------------------------------------------------------------------------------------------
-set -- --batch-size 8 --threads 1 --quiet --learning-rate 3e-3 --json
 printf 'text\tlabel\n' >"$tmp/labels.tsv"
 i=0
 while [ $i -lt 40 ]; do
@@ -96,25 +77,17 @@ cat >"$tmp/squad.json" <<'END'
  "answers": [{"text": "Anna", "answer_start": 0}]}, {"id": "2", "question": "Where did she go then?",
  "answers": [{"text": "home", "answer_start": 9}]}]}]}]}
 END
-learns() { # CLASS DATA TASK METRIC: fine-tuning with this head learns the data, and what it saves opens
-    class=$1 data=$2 task=$3 metric=$4
-    shift 4
-    run finetune "$tmp/alone/last" --task "$task" --data "$data" --eval "$data" --out "$tmp/$task" --epochs 12 "$@"
-    works "$metric" && grep -q "$class" "$tmp/$task/config.json" || return 1
-    run eval "$tmp/$task" --data "$data" --threads 1 --json
-    works "$metric"
-}
-check "classification" learns XLNetForSequenceClassification "$tmp/labels.tsv" classify '"accuracy":1' "$@"
-check "tags" learns XLNetForTokenClassification "$tmp/tags.conll" tag '"f1":1' "$@"
-check "choices" learns XLNetForMultipleChoice "$tmp/choices.jsonl" choice '"accuracy":1' "$@"
-check "answers" learns XLNetForQuestionAnswering "$tmp/squad.json" answer '"f1":100' "$@" --epochs 60
-run classify "$tmp/classify" "a good film" --threads 1
+check "classification" learns alone XLNetForSequenceClassification labels.tsv classify '"accuracy":1'
+check "tags" learns alone XLNetForTokenClassification tags.conll tag '"f1":1'
+check "choices" learns alone XLNetForMultipleChoice choices.jsonl choice '"accuracy":1'
+check "answers" learns alone XLNetForQuestionAnswering squad.json answer '"f1":100' --epochs 60
+run classify "$tmp/alone-classify" "a good film" --threads 1
 check "a text is classified" works good
-run tag "$tmp/tag" "Anna ran" --threads 1
+run tag "$tmp/alone-tag" "Anna ran" --threads 1
 check "a text is tagged" works PER
-run answer "$tmp/answer" "Who?" "Anna ran home." --threads 1
+run answer "$tmp/alone-answer" "Who?" "Anna ran home." --threads 1
 check "a question is answered" works Anna
 run finetune "$tmp/alone/last" --task lm --data "$tmp/labels.tsv" --out "$tmp/lm" --epochs 1
-check "texts are not learned from left to right" fails 1 "left to right"
+check "texts are not learned from left to right" fails 1 "left-to-right"
 
 exit $failed
