@@ -1,5 +1,4 @@
-/* build.c - graphs, nodes and tensors: how a computation is put together. The operations themselves are in
- * builders.c. */
+/* build.c - building graphs, nodes and tensors. The operations themselves are in builders.c. */
 #include <stdio.h>
 
 #include "graph/graph.h"
@@ -80,7 +79,8 @@ by_tensor *by_name(by_tensor *t, const char *fmt, ...)
         return t;
     va_list args;
     va_start(args, fmt);
-    t->name = base_arena_vsprintf(t->graph->arena, fmt, args); /* a name lost to memory is no failure */
+    /* running out of memory for a name is not an error */
+    t->name = base_arena_vsprintf(t->graph->arena, fmt, args);
     va_end(args);
     return t;
 }
@@ -134,7 +134,7 @@ by_status by_graph_status(const by_graph *g)
     return g->status;
 }
 
-/* Keep the thread's present error as the graph's, unless the graph has one already. */
+/* Records the thread's current error as the graph's first error, unless it already has one. */
 by_tensor *gr_poison(by_graph *g)
 {
     if (!g) {
@@ -221,7 +221,7 @@ void by_block_pop(by_graph *g)
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* Grow a list of pointers by one. */
+/* Grows a list of pointers by one. */
 static bool push(void ***list, int *count, int *capacity, void *item)
 {
     if (*count == *capacity) {
@@ -236,17 +236,17 @@ static bool push(void ***list, int *count, int *capacity, void *item)
     return true;
 }
 
-/* A tensor with no producer yet. The poison tensor when a shape is impossible or memory is out. */
+/* A tensor without a producer yet. Returns the poison tensor for an invalid shape or out of memory. */
 by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim)
 {
     if (rank < 0 || rank > BY_MAX_RANK)
-        return by_graph_fail(g, "a tensor has %d axes; at most %d are possible", rank, BY_MAX_RANK);
+        return by_graph_fail(g, "a tensor has %d axes; the maximum is %d", rank, BY_MAX_RANK);
     if ((unsigned)type > BY_BOOL && by_dtype_block(type) < 2)
-        return by_graph_fail(g, "nothing can be computed with elements of type %s", by_dtype_name(type));
+        return by_graph_fail(g, "cannot compute with elements of type %s", by_dtype_name(type));
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
         if (dim[i] < 0 || (dim[i] > 0 && count > INT64_MAX / 16 / dim[i]))
-            return by_graph_fail(g, "axis %d of a tensor has the impossible size %lld", i, (long long)dim[i]);
+            return by_graph_fail(g, "axis %d of a tensor has the invalid size %lld", i, (long long)dim[i]);
         count *= dim[i];
     }
     by_tensor *t = base_arena_alloc(g->arena, sizeof *t);
@@ -299,8 +299,7 @@ by_tensor *by_state(by_graph *g, const char *name, by_dtype type, int rank, cons
     return t;
 }
 
-/* A parameter is one leaf however often it is asked for, which is what ties weights and sums their gradients.
- */
+/* Declaring a parameter again returns the same leaf, which ties weights and sums their gradients. */
 by_tensor *gr_param_leaf(by_graph *g, by_params *list, const char *name, int rank, const int64_t *shape,
                          by_init init)
 {
@@ -354,7 +353,7 @@ by_tensor *by_param_fixed(by_graph *g, const char *name, int rank, const int64_t
     return t;
 }
 
-/* The place where a parameter's gradient lies, as a leaf to add into. */
+/* The slot of a parameter in the gradient buffer, as a leaf to add into. */
 by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param)
 {
     by_tensor *t = leaf(g, GR_PLACE_GRAD, param->name, gr_acc_type(param->type), param->rank, param->dim);
@@ -403,11 +402,11 @@ static bool is_optional(const gr_op_info *op, int input)
     return gr_in_set(op->optional, input) || (input >= op->base && input < op->base + op->bases);
 }
 
-/* The number of inputs, and that all are there but the optional ones. */
+/* Checks the number of inputs, and that all required ones are present. */
 static bool check_inputs(by_graph *g, const gr_op_info *op, by_tensor *const *in, int n_in)
 {
     if (n_in > op->inputs || (op->list && n_in < 1)) {
-        by_graph_fail(g, "%s: %d inputs; %d to %d are possible", op->name, n_in, (int)op->list, op->inputs);
+        by_graph_fail(g, "%s: %d inputs; expected %d to %d", op->name, n_in, (int)op->list, op->inputs);
         return false;
     }
     for (int i = 0; i < (op->list ? n_in : op->inputs); i++)
@@ -418,7 +417,7 @@ static bool check_inputs(by_graph *g, const gr_op_info *op, by_tensor *const *in
     return true;
 }
 
-/* That types of blocks go where the op reads them. */
+/* Checks that block types occur only where the op reads them. */
 static bool check_stored(by_graph *g, const gr_op_info *op, by_tensor *const *in, int n_in)
 {
     for (int i = 0; i < n_in; i++)
@@ -430,7 +429,7 @@ static bool check_stored(by_graph *g, const gr_op_info *op, by_tensor *const *in
     return true;
 }
 
-/* Whether a and b lie in one memory. */
+/* Whether a and b share memory. */
 static bool share_memory(const by_tensor *a, const by_tensor *b)
 {
     return a == b || (a->memory && b->memory && a->memory->data == b->memory->data);
@@ -443,7 +442,7 @@ static by_tensor *newest(by_tensor *t)
     return t;
 }
 
-/* After a write, t has a new version. */
+/* Creates a new version of t after a write. */
 static by_status add_version(by_graph *g, by_tensor *t)
 {
     by_tensor *last = newest(t), *v = base_arena_alloc(g->arena, sizeof *v);
@@ -452,7 +451,7 @@ static by_status add_version(by_graph *g, by_tensor *t)
     *v = *last;
     v->oldest = t;
     v->node = NULL;
-    v->needs_grad = v->is_output = false; /* a state stops the gradient */
+    v->needs_grad = v->is_output = false; /* gradients stop at states */
     last->newer = v;
     return BY_OK;
 }
@@ -463,15 +462,15 @@ static by_status overwrite(by_graph *g, by_tensor *t)
     by_tensor *written = t->oldest ? t->oldest : t;
     const int leaves = g->n_leaves;
     if (t->node && gr_ops[t->node->op].view)
-        return base_fail(BY_ERR_ARGUMENT, "%s is a view, and only a state can be written to",
-                         gr_tensor_label(t));
+        return base_fail(BY_ERR_ARGUMENT, "%s is a view; only a state can be written to", gr_tensor_label(t));
     for (int i = 0; i < leaves; i++)
         if (g->leaves[i] != written && !g->leaves[i]->oldest && share_memory(g->leaves[i], written))
             BY_TRY(add_version(g, g->leaves[i]));
     return add_version(g, written);
 }
 
-/* Inputs, of states the newest version; the backward pass reads those that the forward pass has read. */
+/* Sets the inputs. States are read in their newest version, except in the backward pass, which reads the
+ * versions that the forward pass has read. */
 static void take_inputs(by_graph *g, gr_node *n, by_tensor *const *in, int n_in)
 {
     n->n_in = n_in;
@@ -499,7 +498,8 @@ static gr_node *new_node(by_graph *g, gr_op op, const void *attr, size_t attr_si
     return n;
 }
 
-/* Shapes and types of the outputs, whether they need a gradient, and new versions of what the op writes. */
+/* Sets shapes and types of the outputs and whether they need a gradient, and creates new versions of states
+ * that the op writes. */
 static by_status infer(by_graph *g, gr_node *n)
 {
     const gr_op_info *op = &gr_ops[n->op];

@@ -1,5 +1,5 @@
-/* builders.c - the public operations: each checks what the shape rules cannot see, fills an attribute and
- * appends a node. */
+/* builders.c - the public operations. Each checks what the shape rules cannot, fills an attribute and appends
+ * a node. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -8,13 +8,13 @@
     gr_node_add(g, op, (by_tensor *const[]){__VA_ARGS__}, BY_COUNT(((by_tensor *const[]){__VA_ARGS__})), \
                 attr, sizeof *(attr))
 
-/* What the op is to be told is NULL. */
+/* A required argument other than a tensor is NULL. */
 static by_tensor *no_shape(by_graph *g, const char *what)
 {
-    return by_graph_fail(g, "%s: no shape is given", what);
+    return by_graph_fail(g, "%s: the shape is NULL", what);
 }
 
-/* The same for an operand that a builder looks at before the node is made. */
+/* The same for an operand that a builder inspects before the node is appended. */
 static by_tensor *no_operand(by_graph *g, const char *op)
 {
     return by_graph_fail(g, "%s: input 1 is missing", op);
@@ -26,7 +26,7 @@ static by_tensor *constant(by_graph *g, gr_op op, by_dtype type, int rank, const
     if (rank > 0 && !shape)
         return no_shape(g, "a constant");
     if (rank < 0 || rank > BY_MAX_RANK)
-        return by_graph_fail(g, "a constant has %d axes; at most %d are possible", rank, BY_MAX_RANK);
+        return by_graph_fail(g, "a constant has %d axes; the maximum is %d", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
         a.dim[i] = shape[i];
     return gr_node_add(g, op, NULL, 0, &a, sizeof a);
@@ -51,7 +51,7 @@ by_tensor *by_interpolation(by_graph *g, int64_t out, int64_t in, by_dtype type)
 {
     gr_interpolation_attr a = {out, in, type};
     if (out < 1 || in < 1 || out > INT32_MAX || in > INT32_MAX)
-        return by_graph_fail(g, "interpolation: %lld elements cannot be made from %lld", (long long)out,
+        return by_graph_fail(g, "interpolation: cannot make %lld elements from %lld", (long long)out,
                              (long long)in);
     return gr_node_add(g, GR_OP_INTERPOLATION, NULL, 0, &a, sizeof a);
 }
@@ -60,7 +60,7 @@ by_tensor *by_buckets(by_graph *g, int64_t length, int64_t zero, bool both, int 
 {
     gr_buckets_attr a = {.length = length, .zero = zero, .both = both, .count = count};
     if (!first || count < 1 || count > BY_MAX_BUCKETS || length < 1)
-        return by_graph_fail(g, "buckets: %d of them for %lld distances; 1 to %d are possible", count,
+        return by_graph_fail(g, "buckets: %d buckets for %lld distances; expected 1 to %d buckets", count,
                              (long long)length, BY_MAX_BUCKETS);
     memcpy(a.first, first, (size_t)count * sizeof *first);
     return gr_node_add(g, GR_OP_BUCKETS, NULL, 0, &a, sizeof a);
@@ -113,7 +113,7 @@ by_tensor *gr_linear_plain(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b
     return spec && spec->act != a.act ? by_activation(g, y, spec->act) : y;
 }
 
-/* x repeated so that its leading axes become those of `shape`, which has `rank` of them; the last two stay. */
+/* Broadcasts the leading axes of x to those of `shape`, of rank `rank`. The last two axes stay. */
 static by_tensor *expand(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
 {
     int64_t dim[BY_MAX_RANK] = {0};
@@ -136,7 +136,7 @@ static by_tensor *expand(by_graph *g, by_tensor *x, int rank, const int64_t *sha
     return x;
 }
 
-/* The leading axes of a and b together, or -1: they do not go together. */
+/* The broadcast leading axes of a and b, or -1 if they do not match. */
 static int leading_axes(const by_tensor *a, const by_tensor *b, int64_t *shape)
 {
     const int rank = BY_MAX(a->rank, b->rank) - 2;
@@ -201,7 +201,7 @@ by_tensor *by_softmax(by_graph *g, by_tensor *x)
 by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_rotary_spec *s)
 {
     if (!s || !s->frequencies)
-        return by_graph_fail(g, "rotary: there are no frequencies");
+        return by_graph_fail(g, "rotary: frequencies is NULL");
     gr_rotary_attr a = {.head_dim = s->head_dim,
                         .width = s->width ? s->width : s->head_dim,
                         .interleaved = s->interleaved,
@@ -210,8 +210,7 @@ by_tensor *by_rotary(by_graph *g, by_tensor *x, by_tensor *positions, const by_r
                         .theta = s->theta,
                         .stretch = s->stretch};
     if (a.width < 2 || a.width > BY_MAX_ROTARY || a.width % 2)
-        return by_graph_fail(g, "rotary: %d elements of a head cannot turn; an even number up to %d can",
-                             a.width, BY_MAX_ROTARY);
+        return by_graph_fail(g, "rotary: width %d is not an even number up to %d", a.width, BY_MAX_ROTARY);
     memcpy(a.frequency, s->frequencies, sizeof *a.frequency * (size_t)(a.width / 2));
     return ADD_NODE(g, GR_OP_ROTARY, &a, x, positions);
 }
@@ -231,8 +230,8 @@ static gr_attention_attr attention_attr(const by_graph *g, const by_tensor *q, b
     return a;
 }
 
-/* The inputs that all attention ops share, in the order of graph.h, to in[]; their tensors leave the
- * attributes, as passes may replace them. */
+/* Moves the inputs that all attention ops share to in[], in the order of graph.h. Tensors must not stay in
+ * attributes, because passes may replace them. */
 static void attention_inputs(gr_attention_attr *a, by_tensor *q, by_tensor *k, by_tensor *v, by_tensor **in)
 {
     by_attention_spec *s = &a->spec;
@@ -245,7 +244,7 @@ static void attention_inputs(gr_attention_attr *a, by_tensor *q, by_tensor *k, b
 by_tensor *by_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, const by_attention_spec *spec)
 {
     if (!spec)
-        return by_graph_fail(g, "attention: nothing says how many heads there are");
+        return by_graph_fail(g, "attention: the spec is NULL");
     gr_attention_attr a = attention_attr(g, q, !k && !v, spec);
     if (!(a.spec.dropout >= 0 && a.spec.dropout < 1))
         return by_graph_fail(g, "attention: dropout probability %g is not in [0, 1)", (double)a.spec.dropout);
@@ -261,7 +260,7 @@ by_tensor *by_attention_cached(by_graph *g, by_tensor *q, by_tensor *k, by_tenso
                                by_tensor *v_cache, by_tensor *past, const by_attention_spec *spec)
 {
     if (!spec)
-        return by_graph_fail(g, "attention_cached: nothing says how many heads there are");
+        return by_graph_fail(g, "attention_cached: the spec is NULL");
     gr_attention_attr a = attention_attr(g, q, !k && !v && past, spec);
     a.spec.mask = !past ? BY_MASK_NONE : spec->mask == BY_MASK_PREFIX ? BY_MASK_PREFIX : BY_MASK_CAUSAL;
     a.spec.dropout = 0;
@@ -279,7 +278,7 @@ by_tensor *by_hash(by_graph *g, by_tensor *x, by_tensor *rotations, by_tensor *m
 {
     gr_hash_attr a = {.rounds = (int)by_dim(rotations, 2), .count = count};
     if (count < 1 || count > BY_MAX_FACTORS || !factors)
-        return by_graph_fail(g, "hash: the number of buckets has 1 to %d factors", BY_MAX_FACTORS);
+        return by_graph_fail(g, "hash: the number of buckets must have 1 to %d factors", BY_MAX_FACTORS);
     memcpy(a.factor, factors, sizeof *factors * (size_t)count);
     return ADD_NODE(g, GR_OP_HASH, &a, x, rotations, mask);
 }
@@ -288,8 +287,7 @@ by_tensor *by_chunked_attention(by_graph *g, by_tensor *q, by_tensor *k, by_tens
                                 const by_chunked_spec *spec)
 {
     if (!spec || spec->heads < 1 || spec->chunk < 1)
-        return by_graph_fail(
-            g, "chunked_attention: nothing says how many heads there are or how long a chunk is");
+        return by_graph_fail(g, "chunked_attention: the spec needs heads and a chunk");
     gr_chunked_attr a = {.spec = *spec, .head_dim = (int)(by_dim(q, -1) / spec->heads)};
     by_chunked_spec *s = &a.spec;
     if (!s->length)
@@ -311,7 +309,7 @@ by_tensor *by_recurrent(by_graph *g, by_tensor *gates, by_tensor *w, by_tensor *
                         const by_recurrent_spec *spec)
 {
     if (!spec || spec->cell < BY_CELL_TANH || spec->cell > BY_CELL_GRU)
-        return by_graph_fail(g, "recurrent: nothing says which cell it has");
+        return by_graph_fail(g, "recurrent: the spec needs a cell");
     const bool lstm = spec->cell == BY_CELL_LSTM;
     if ((spec->c || spec->last_c) && !lstm)
         return by_graph_fail(g, "recurrent: only an LSTM has a state c");
@@ -346,8 +344,7 @@ by_tensor *by_logistic_mixture(by_graph *g, by_tensor *logits, by_tensor *target
 {
     gr_mixture_attr a = {.channels = channels, .ignore_index = -100};
     if (channels != 1 && channels != 3)
-        return by_graph_fail(g, "a mixture of logistics for %d channels; there are those for 1 and 3",
-                             channels);
+        return by_graph_fail(g, "logistic_mixture: %d channels; expected 1 or 3", channels);
     by_tensor *in[] = {logits, targets};
     gr_node *n = gr_node_make(g, GR_OP_LOGISTIC_MIXTURE, in, BY_COUNT(in), &a, sizeof a);
     if (each)
@@ -378,9 +375,9 @@ by_tensor *by_kl_divergence(by_graph *g, by_tensor *logits, by_tensor *teacher, 
     return ADD_NODE(g, GR_OP_KL_DIVERGENCE, &a, logits, teacher);
 }
 
-/* ---- rows by their place --------------------------------------------------------------------- */
+/* ---- rows by index --------------------------------------------------------------------------- */
 
-/* Of rows (B.., N, C), the number of batches; 0: there are no leading axes. */
+/* The number of batches of rows (B.., N, C); 0 without leading axes. */
 static int64_t batches(const by_tensor *rows)
 {
     int64_t n = by_rank(rows) > 2;
@@ -407,14 +404,14 @@ by_tensor *by_argsort(by_graph *g, by_tensor *x, bool descending)
     return ADD_NODE(g, GR_OP_ARGSORT, &a, x);
 }
 
-/* x (..., N), places (..., K) -> (..., K) */
+/* x (..., N), indices (..., K) -> (..., K) */
 static by_tensor *take_elements(by_graph *g, by_tensor *x, by_tensor *places)
 {
     int64_t dim[BY_MAX_RANK];
     if (gr_is_bad(g))
         return gr_poison_of(g);
     if (x->rank >= BY_MAX_RANK)
-        return by_graph_fail(g, "sort: %d axes; fewer than %d are possible", x->rank, BY_MAX_RANK);
+        return by_graph_fail(g, "sort: %d axes; expected fewer than %d", x->rank, BY_MAX_RANK);
     memcpy(dim, x->dim, sizeof dim);
     dim[x->rank] = 1;
     by_tensor *y = by_take(g, by_reshape(g, x, x->rank + 1, dim), places); /* (..., K, 1) */
@@ -444,7 +441,7 @@ by_tensor *by_random(by_graph *g, by_random_kind kind, by_dtype type, int rank, 
     if (rank > 0 && !shape)
         return no_shape(g, "random");
     if (rank < 0 || rank > BY_MAX_RANK)
-        return by_graph_fail(g, "random: %d axes; at most %d are possible", rank, BY_MAX_RANK);
+        return by_graph_fail(g, "random: %d axes; the maximum is %d", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
         a.fill.dim[i] = shape[i];
     return gr_node_add(g, GR_OP_RANDOM, NULL, 0, &a, sizeof a);
@@ -543,7 +540,7 @@ by_tensor *by_reshape(by_graph *g, by_tensor *x, int rank, const int64_t *shape)
     if (rank > 0 && !shape)
         return no_shape(g, "reshape");
     if (rank < 0 || rank > BY_MAX_RANK)
-        return by_graph_fail(g, "reshape: %d axes; at most %d are possible", rank, BY_MAX_RANK);
+        return by_graph_fail(g, "reshape: %d axes; the maximum is %d", rank, BY_MAX_RANK);
     for (int i = 0; i < rank; i++)
         a.dim[i] = shape[i];
     return ADD_NODE(g, GR_OP_RESHAPE, &a, x);
@@ -561,7 +558,7 @@ by_tensor *by_permute_axes(by_graph *g, by_tensor *x, const int *order)
 {
     gr_permute_attr a = {0};
     if (!order)
-        return by_graph_fail(g, "permute: no order is given");
+        return by_graph_fail(g, "permute: the order is NULL");
     for (int i = 0; i < by_rank(x); i++)
         a.order[i] = order[i];
     return ADD_NODE(g, GR_OP_PERMUTE, &a, x);
@@ -576,7 +573,7 @@ by_tensor *by_slice(by_graph *g, by_tensor *x, int axis, int64_t start, int64_t 
 by_tensor *by_concat(by_graph *g, by_tensor *const *parts, int count, int axis)
 {
     if (!parts && count > 0)
-        return by_graph_fail(g, "concat: no parts are given");
+        return by_graph_fail(g, "concat: parts is NULL or empty");
     gr_slice_attr a = {axis < 0 && count > 0 ? axis + by_rank(parts[0]) : axis, 0, 0};
     return gr_node_add(g, GR_OP_CONCAT, parts, count, &a, sizeof a);
 }

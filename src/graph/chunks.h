@@ -1,5 +1,5 @@
-/* chunks.h - which rows meet in attention within chunks (by_chunked_attention), for both backends. The chunks of
- * all rounds have one numbering: chunk g belongs to round g / chunks. */
+/* chunks.h - which rows attend to each other in by_chunked_attention, for both backends. Chunks are numbered
+ * through all rounds: chunk g belongs to round g / chunks. */
 #ifndef BY_GRAPH_CHUNKS_H
 #define BY_GRAPH_CHUNKS_H
 
@@ -11,8 +11,8 @@
 #define GR_CHUNKS static inline
 #endif
 
-/* Scores of masked keys and of a row's own key, as in the published models. They are finite: a row that sees no
- * other key attends to itself. */
+/* Scores of masked keys and of a row's own key, as in the published models. They are finite, so a row that
+ * sees no other key attends to itself. */
 #define GR_CHUNKS_MASKED (-1e9f)
 #define GR_CHUNKS_SELF   (-1e5f)
 
@@ -41,21 +41,21 @@ static inline gr_chunks gr_chunks_of(const gr_node *n)
     return c;
 }
 
-/* The chunk that chunk g sees in place w of [0, seen). */
+/* The chunk that chunk g sees at index w of [0, seen). */
 GR_CHUNKS int gr_chunks_seen(const gr_chunks *c, int g, int w)
 {
     const int at = (g + w - c->before) % c->total;
     return at < 0 ? at + c->total : at;
 }
 
-/* The chunk that sees chunk g in place w. */
+/* The chunk that sees chunk g at index w. */
 GR_CHUNKS int gr_chunks_seeing(const gr_chunks *c, int g, int w)
 {
     const int at = (g - w + c->before) % c->total;
     return at < 0 ? at + c->total : at;
 }
 
-/* The row in place i of chunk g, -1 where it is missing; order: of this head, (R, T), or NULL. */
+/* Row i of chunk g, or -1 for padding. order: that of this head, (R, T), or NULL. */
 GR_CHUNKS int gr_chunks_row(const gr_chunks *c, const int32_t *order, int g, int i)
 {
     const int round = g / c->chunks, at = (g - round * c->chunks) * c->chunk + i;
@@ -64,7 +64,7 @@ GR_CHUNKS int gr_chunks_row(const gr_chunks *c, const int32_t *order, int g, int
     return order ? order[(int64_t)round * c->rows + at] : at;
 }
 
-/* What a score becomes. Keys have their row, -1 where they are missing; scores that are replaced have no
+/* Applies the masks to a score. A key is given by its row, -1 for padding; replaced scores have no
  * gradient. */
 typedef enum gr_meeting { GR_MEETS, GR_MEETS_MASKED, GR_MEETS_ITSELF, GR_MEETS_NOTHING } gr_meeting;
 GR_CHUNKS gr_meeting gr_chunks_meet(const gr_chunks *c, int query, int key, bool masked)
@@ -76,9 +76,9 @@ GR_CHUNKS gr_meeting gr_chunks_meet(const gr_chunks *c, int query, int key, bool
     return masked || (c->causal && key > query) ? GR_MEETS_MASKED : GR_MEETS;
 }
 
-/* The log of a row's sum of e^(score - largest). The reference keeps the log-sum-exp as an f32. For a row that sees
- * itself alone, perhaps in several rounds, that is -1e5 and what is left of the log after rounding to 1/128. For a row
- * of padding that sees only padding it is -1e9, so that each of its weights is 1. */
+/* The logarithm of a row's sum of e^(score - largest). The reference stores the log-sum-exp as f32. For a row
+ * that sees only itself, perhaps in several rounds, it is -1e5 plus the logarithm rounded to 1/128. For a
+ * padding row that sees only padding it is -1e9, so that each of its weights is 1. */
 GR_CHUNKS bool gr_chunks_rounds(double largest)
 {
     return largest == (double)GR_CHUNKS_SELF || largest == (double)GR_CHUNKS_MASKED;
@@ -89,7 +89,8 @@ GR_CHUNKS double gr_chunks_log(double largest, double log_sum)
     return gr_chunks_rounds(largest) ? (double)(float)(largest + log_sum) - largest : log_sum;
 }
 
-/* The number, in units of four, of the random numbers of weight (i, column) of chunk g; place i % 4. */
+/* The index, in units of four, of the random number of weight (i, column) of chunk g, which is element i %
+ * 4. */
 GR_CHUNKS uint64_t gr_chunks_random(const gr_chunks *c, int64_t head, int g, int i, int column)
 {
     return ((uint64_t)(head * c->total + g) * (uint64_t)((c->chunk + 3) / 4) + (uint64_t)(i / 4)) *

@@ -20,8 +20,8 @@ GR_CUBIC double gr_cubic_kernel(double x)
                    : 0;
 }
 
-/* The share of element i of `in` in element o of `out`. Elements are intervals of equal length over the same range;
- * those beyond the ends are the last ones again. */
+/* The weight of element i of `in` in element o of `out`. Elements are intervals of equal length over the same
+ * range; end elements are repeated. */
 GR_CUBIC double gr_cubic_weight(int64_t o, int64_t out, int64_t i, int64_t in)
 {
     const double at = ((double)o + 0.5) * ((double)in / (double)out) - 0.5, left = floor(at);

@@ -1,5 +1,5 @@
-/* custom.c - blocks with a gradient of their own. The nodes of such a block know it; where differentiation meets
- * the last of them, it calls the block's backward function in place of the rules of the ops. */
+/* custom.c - blocks with custom gradients. The nodes of such a block point to it; when differentiation
+ * reaches the last of them, it calls the block's backward function instead of the rules of the ops. */
 #include "graph/graph.h"
 
 static by_tensor **copy_list(by_graph *g, by_tensor *const *list, int count)
@@ -32,8 +32,8 @@ void by_block_custom(by_graph *g, const by_custom_spec *spec, by_tensor *const *
         out[i] = gr_poison_of(g);
     if (gr_is_bad(g) || !spec || !spec->forward || !spec->backward || !in || !out || g->custom ||
         g->backward) {
-        by_graph_fail(g, g && g->custom ? "blocks with a gradient of their own do not nest"
-                                        : "a block with a gradient of its own needs both functions");
+        by_graph_fail(g,
+                      g && g->custom ? "custom blocks do not nest" : "a custom block needs both functions");
         return;
     }
     gr_custom *c = new_custom(g, spec, in, n_in, n_out);
@@ -47,7 +47,7 @@ void by_block_custom(by_graph *g, const by_custom_spec *spec, by_tensor *const *
     for (int i = 0; i < n_out && !gr_is_bad(g); i++) {
         c->out[i] = out[i];
         if (!out[i] || !out[i]->node || out[i]->node->custom != c)
-            by_graph_fail(g, "output %d of a block with a gradient of its own was not made in it", i + 1);
+            by_graph_fail(g, "output %d of a custom block was not built in it", i + 1);
     }
 }
 
@@ -70,7 +70,7 @@ by_status gr_custom_note(by_graph *g, gr_node *n)
     return BY_OK;
 }
 
-/* A node that is built once more draws the random numbers of the first: that of the same op and scope, each taken
+/* A rebuilt node draws the random numbers of the original node: that of the same op and scope, each used
  * once. */
 void gr_custom_replay(gr_custom *c, gr_node *n)
 {
@@ -82,7 +82,8 @@ void gr_custom_replay(gr_custom *c, gr_node *n)
         }
 }
 
-/* What gets a gradient inside a block must be one of its outputs, or the gradient would be lost. */
+/* A tensor inside a block that receives a gradient must be one of its outputs, or the gradient would be
+ * lost. */
 static bool leaks(by_graph *g, const gr_custom *c)
 {
     for (int i = 0; i < c->n_nodes; i++)
@@ -92,8 +93,7 @@ static bool leaks(by_graph *g, const gr_custom *c)
             for (int o = 0; o < c->n_out; o++)
                 known |= c->out[o] == t;
             if (!known) {
-                by_graph_fail(g, "%s is used outside its block, which has a gradient of its own",
-                              gr_tensor_label(t));
+                by_graph_fail(g, "%s is used outside of its custom block", gr_tensor_label(t));
                 return true;
             }
         }
@@ -137,15 +137,14 @@ by_tensor *by_vjp(by_graph *g, by_function fn, void *user, by_tensor *x, by_tens
     if (dx)
         *dx = NULL;
     if (gr_is_bad(g) || !fn || !x || !dy || !g->backward || !g->custom)
-        return by_graph_fail(g,
-                             "by_vjp() is for the backward function of a block with a gradient of its own");
+        return by_graph_fail(g, "by_vjp() is only for the backward function of a custom block");
     by_tensor *before = x->grad;
     const int first = g->n_nodes;
     g->replayed = g->custom;
     by_tensor *y = fn(g, user, x);
     g->replayed = NULL;
     if (gr_is_bad(g) || !y)
-        return by_graph_fail(g, "by_vjp(): nothing was made");
+        return by_graph_fail(g, "by_vjp(): the function returned NULL");
     const int end = g->n_nodes;
     x->grad = NULL;
     y->grad = by_cast(g, dy, y->type);

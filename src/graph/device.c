@@ -8,8 +8,8 @@ gr_opener gr_cuda_opener = gr_cuda_open;
 gr_opener gr_cuda_opener = NULL;
 #endif
 
-/* What follows "cpu" or "cuda" in a device's name ("cuda:1" -> "1", "cuda+tf32" -> "+tf32"); NULL when the
- * name is another. */
+/* The rest of a device name after "cpu" or "cuda" ("cuda:1" -> "1", "cuda+tf32" -> "+tf32"); NULL for other
+ * names. */
 static const char *rest_of(const char *name, const char *kind)
 {
     size_t n = strlen(kind);
@@ -26,14 +26,12 @@ static by_status open_named(by_device *d, const char *name, int threads)
     if (cuda && gr_cuda_opener)
         return gr_cuda_opener(d, cuda, threads);
     if (cuda)
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "this build of banyan has no CUDA: it was made without nvcc, on a machine without a GPU, or with "
-            "BANYAN_CUDA=OFF");
-    return base_fail(BY_ERR_UNSUPPORTED, "no device is called %s; there are cpu, cuda and auto", name);
+        return base_fail(BY_ERR_UNSUPPORTED, "this build of banyan has no CUDA: it was built without nvcc, "
+                                             "on a machine without a GPU, or with BANYAN_CUDA=OFF");
+    return base_fail(BY_ERR_UNSUPPORTED, "unknown device %s; available: cpu, cuda and auto", name);
 }
 
-/* The first GPU where there is one that works, and the CPU elsewhere. */
+/* The first working GPU, otherwise the CPU. */
 static by_status open_auto(by_device *d, int threads)
 {
     if (gr_cuda_opener && gr_cuda_opener(d, "", threads) == BY_OK)
@@ -45,7 +43,7 @@ static by_status open_auto(by_device *d, int threads)
 by_device *by_device_open(const char *name, int threads)
 {
     if (threads < 0 || threads > 4096) {
-        base_fail(BY_ERR_ARGUMENT, "%d threads are not possible", threads);
+        base_fail(BY_ERR_ARGUMENT, "invalid number of threads: %d", threads);
         return NULL;
     }
     by_device *d = base_alloc_zero(1, sizeof *d);
@@ -133,8 +131,8 @@ static by_status check_range(const by_memory *m, size_t offset, const void *host
         return base_fail_missing(m ? "host memory to copy to or from" : "memory");
     return offset <= m->bytes && bytes <= m->bytes - offset
                ? BY_OK
-               : base_fail(BY_ERR_ARGUMENT, "%zu bytes from %zu on are not in a memory of %zu", bytes, offset,
-                           m->bytes);
+               : base_fail(BY_ERR_ARGUMENT, "%zu bytes at offset %zu exceed a memory of %zu bytes", bytes,
+                           offset, m->bytes);
 }
 
 by_status by_memory_write(by_memory *m, size_t offset, const void *from, size_t bytes)

@@ -1,17 +1,17 @@
-/* differentiate.c - reverse-mode differentiation as a graph transformation: walk the nodes backwards, let
- * each op's rule append the nodes of its gradient, and add up what arrives at each tensor. */
+/* differentiate.c - reverse-mode differentiation as a graph transformation: walks the nodes backwards, lets
+ * each op's rule append the nodes of its gradient, and sums the gradients of each tensor. */
 #include "graph/graph.h"
 
-/* Can the op that makes `part` add it in place to what was made before it? Only where the op says so, and
- * where the rule of an op that reads the parameter itself made it (node `made` or later): what is passed
- * through from elsewhere may be the gradient of others too. */
+/* Whether the op that computes `part` can add it in place to an earlier gradient. This requires a base input,
+ * and that the rule of an op that reads the parameter itself created the node (node `made` or later): a
+ * gradient that is passed through may also be that of other tensors. */
 static bool adds_in_place(const by_tensor *part, int made)
 {
     const gr_node *n = part->node;
     return n && n->index >= made && gr_base_of(&gr_ops[n->op], part->index) >= 0;
 }
 
-/* A tensor that is made for one parameter alone is marked with it. */
+/* Marks a tensor that is computed for a single parameter. */
 static void mark(by_tensor *t, const by_tensor *param)
 {
     t->param = param->param;
@@ -23,8 +23,8 @@ static bool is_of(const by_tensor *t, const by_tensor *param)
     return t->param == param->param && t->params == param->params;
 }
 
-/* t->grad += part. Gradients of parameters are added up in the accumulation type. The places in the
- * gradient buffer are marked from the start. */
+/* t->grad += part. Gradients of parameters are summed in the accumulation type. Slots in the gradient buffer
+ * are marked from the start. */
 void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
 {
     part = by_cast(g, part, t->param < 0 ? t->type : gr_acc_type(t->type));
@@ -44,8 +44,8 @@ void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made)
         mark(part, t);
 }
 
-/* The gradient of a parameter must end in its place in the flat buffer. A tensor made by a node of its own
- * can be computed right there; anything else (a view, a tensor that has a place already) is copied. */
+/* The gradient of a parameter must end up in its slot of the flat buffer. A tensor with its own node can be
+ * computed there directly; others (views, tensors that already have a place) are copied. */
 static void bind(by_graph *g, by_tensor *param)
 {
     by_tensor *d = param->grad;
@@ -61,7 +61,7 @@ static void bind(by_graph *g, by_tensor *param)
     mark(d, param);
 }
 
-/* The gradients of the inputs of one node, from those that arrive at its outputs. */
+/* Computes the gradients of the inputs of a node from those of its outputs. */
 static void step_back(by_graph *g, gr_node *n)
 {
     by_tensor *dout[GR_MAX_OUTPUTS] = {NULL}, *din[GR_MAX_INPUTS] = {NULL};
@@ -115,7 +115,7 @@ by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, 
         by_tensor *t = g->leaves[i];
         if (!gr_wants_grad(t) || t->place != GR_PLACE_PARAM)
             continue;
-        if (!t->grad) /* does not lead to the loss; what an earlier program stored must not stay */
+        if (!t->grad) /* not connected to the loss; clear the value stored by an earlier program */
             t->grad = by_fill(g, gr_acc_type(t->type), t->rank, t->dim, 0);
         bind(g, t);
     }

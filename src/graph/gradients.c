@@ -1,6 +1,6 @@
-/* gradients.c - for every differentiable op, the nodes that compute its inputs' gradients (the last column of
- * ops.def). A rule makes only what is wanted; what arrives may be NULL for outputs that do not lead to the
- * loss. */
+/* gradients.c - for every differentiable op, the nodes that compute the gradients of its inputs (the last
+ * column of ops.def). A rule computes only the gradients that are wanted. dout is NULL for outputs that are
+ * not connected to the loss. */
 #include "graph/graph.h"
 
 #define RULE(name) void gr_grad_##name(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din)
@@ -70,7 +70,7 @@ RULE(concat)
 
 /* ---- elementwise, reductions ----------------------------------------------------------------- */
 
-/* Sum x, seen as (outer, count, inner), over the middle. The shape of the result is the caller's. */
+/* Sums x, viewed as (outer, count, inner), over the middle axis. The caller gives the shape of the result. */
 static by_tensor *sum_middle(by_graph *g, by_tensor *x, int64_t outer, int64_t count, bool acc, int rank,
                              const int64_t *dim)
 {
@@ -80,14 +80,15 @@ static by_tensor *sum_middle(by_graph *g, by_tensor *x, int64_t outer, int64_t c
     return gr_node_add(g, GR_OP_REDUCE, &x, 1, &a, sizeof a);
 }
 
-/* Sum over every run of axes of d that `operand` repeats along, the last one first. In the accumulation type. */
+/* Sums d over every run of axes along which `operand` is broadcast, the last run first, in the accumulation
+ * type. */
 static by_tensor *sum_runs(by_graph *g, by_tensor *d, const by_tensor *operand)
 {
     const int missing = d->rank - operand->rank;
     int64_t dim[BY_MAX_RANK], outer, count;
     memcpy(dim, d->dim, sizeof dim);
     for (int end = d->rank, from; end > 0 && g->status == BY_OK; end = from - 1) {
-        for (from = end, count = 1; from > 0; from--) { /* dim[from .. end) are repetitions */
+        for (from = end, count = 1; from > 0; from--) { /* dim[from .. end) are broadcast axes */
             if (from - 1 >= missing && operand->dim[from - 1 - missing] == dim[from - 1])
                 break;
             count *= dim[from - 1];
@@ -102,7 +103,7 @@ static by_tensor *sum_runs(by_graph *g, by_tensor *d, const by_tensor *operand)
     return d;
 }
 
-/* Sum a gradient over the repetitions of an operand that was repeated into it. */
+/* Sums a gradient over the broadcast axes of an operand. */
 static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
 {
     if (g->status != BY_OK)
@@ -118,7 +119,7 @@ static by_tensor *unrepeat(by_graph *g, by_tensor *d, const by_tensor *operand)
     return operand->param >= 0 ? d : by_cast(g, d, operand->type);
 }
 
-/* d, summed over repetitions where `operand` wants it. */
+/* d, summed over the broadcast axes of `operand` if it needs a gradient. */
 static by_tensor *part_of(by_graph *g, by_tensor *d, const by_tensor *operand)
 {
     return gr_wants_grad(operand) ? unrepeat(g, d, operand) : NULL;
@@ -145,7 +146,7 @@ RULE(mul)
         din[1] = unrepeat(g, by_mul(g, dout[0], n->in[0]), n->in[1]);
 }
 
-/* dy where a is not less than b, and where it is; 0 elsewhere. */
+/* dy where a >= b, and dy where a < b; 0 elsewhere. */
 static by_tensor *where_less(by_graph *g, by_tensor *dy, by_tensor *a, by_tensor *b, bool less)
 {
     gr_binary_attr attr = {less ? GR_LESS : GR_NOT_LESS};
@@ -215,7 +216,7 @@ RULE(activation)
     din[0] = activation_grad(g, n->in[0], dout[0], a->act);
 }
 
-/* The same mask once more: the node keeps the random identity of the one it undoes. */
+/* The same mask: the node has the random identity of the forward node. */
 static by_tensor *dropout_again(by_graph *g, by_tensor *d, float p, uint32_t rng)
 {
     gr_dropout_attr a = {p};
@@ -245,12 +246,12 @@ RULE(gather)
     din[0] = gr_node_add(g, GR_OP_GATHER_GRAD, (by_tensor *[]){n->in[1], dout[0], NULL}, 3, a, sizeof *a);
 }
 
-/* The transpose of gather: rows of what arrives. */
+/* The transpose of gather: selects rows of the gradient. */
 RULE(gather_grad)
 {
     const gr_gather_attr *a = n->attr;
     if (a->still >= 0) {
-        by_graph_fail(g, "gather_grad: second derivatives are not taken");
+        by_graph_fail(g, "gather_grad: second derivatives are not supported");
         return;
     }
     by_tensor *d = by_cast(g, dout[0], n->in[1]->type);
@@ -281,8 +282,7 @@ RULE(linear)
         din[0] = gr_node_add(g, GR_OP_LINEAR_DX, (by_tensor *[]){dy, w}, 2, &a, sizeof a);
 }
 
-/* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, each then brought into its stored
- * layout. */
+/* y = A B with A = a or a^T, B = b or b^T: dA = dy B^T, dB = A^T dy, each transposed to its stored layout. */
 RULE(matmul)
 {
     const gr_matmul_attr *t = n->attr;
@@ -323,7 +323,7 @@ RULE(attention)
     by_tensor *in[GR_ATT_SHARED + 3] = {[GR_ATT_Y] = n->out[0], n->out[1], dout[0]};
     memcpy(in, n->in, GR_ATT_SHARED * sizeof *in);
     if (!dout[0] || dout[2]) {
-        by_graph_fail(g, "attention: gradients through the returned weights are not taken");
+        by_graph_fail(g, "attention: gradients through the returned weights are not supported");
         return;
     }
     gr_node *d = gr_node_make(g, GR_OP_ATTENTION_GRAD, in, BY_COUNT(in), a, sizeof *a);
@@ -340,7 +340,7 @@ RULE(chunked_attention)
 {
     by_tensor *in[] = {n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], n->out[0], n->out[1], dout[0]};
     if (!dout[0] || dout[2]) {
-        by_graph_fail(g, "chunked_attention: gradients through the returned weights are not taken");
+        by_graph_fail(g, "chunked_attention: gradients through the returned weights are not supported");
         return;
     }
     gr_node *d =
@@ -351,7 +351,7 @@ RULE(chunked_attention)
         din[i] = d ? d->out[i] : g->poison;
 }
 
-/* One product over all positions makes the gradients of W_hh and b_hh. */
+/* One product over all positions gives the gradients of W_hh and b_hh. */
 static void recurrent_weights(by_graph *g, gr_node *n, gr_node *d, by_tensor **din)
 {
     const gr_linear_attr a = {.act = BY_ACT_NONE};

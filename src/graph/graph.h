@@ -1,5 +1,5 @@
-/* graph.h - the inside of a graph: tensors, nodes, the op table, devices. Included by graph/ and by the
- * backends; models and everything above use banyan/graph.h alone. */
+/* graph.h - internals of a graph: tensors, nodes, the op table, devices. Included by graph/ and by the
+ * backends; models and the rooms above use only banyan/graph.h. */
 #ifndef BY_GRAPH_GRAPH_H
 #define BY_GRAPH_GRAPH_H
 
@@ -18,10 +18,10 @@ typedef enum gr_op {
 
 typedef struct gr_node gr_node;
 
-/* What kind of memory a tensor has. */
+/* The kind of memory of a tensor. */
 typedef enum gr_place {
     GR_PLACE_PLANNED, /* an offset in the program's activation buffer */
-    GR_PLACE_INPUT,   /* likewise, but alive through the whole run and writable by the host */
+    GR_PLACE_INPUT,   /* the same, but live during the whole run and writable by the host */
     GR_PLACE_PARAM,   /* the parameter list's value buffer */
     GR_PLACE_GRAD,    /* the parameter list's gradient buffer */
     GR_PLACE_STATE    /* memory of the caller's */
@@ -34,26 +34,26 @@ struct by_tensor {
     by_dtype type;
     int rank;
     int64_t dim[BY_MAX_RANK];
-    int64_t pitch; /* elements from one row to the next in memory; 0 as a rule: the last axis, no gap */
+    int64_t pitch; /* elements from one row to the next in memory; usually 0: the last axis, without a gap */
     char *name;    /* arena, may be NULL */
     gr_place place;
     int param;         /* index in a list of parameters, -1 otherwise */
-    by_params *params; /* that list; NULL where param is -1 */
+    by_params *params; /* that list; NULL if param is -1 */
     bool is_output;    /* readable after the run */
     bool needs_grad;   /* depends on a trainable parameter */
-    by_tensor *root;   /* the tensor whose memory this one shares, itself as a rule (set by the planner) */
+    by_tensor *root;   /* the tensor whose memory this one shares, usually itself (set by the planner) */
     size_t offset;     /* of a root in the activation buffer */
     void *data;        /* device address, fixed by the planner */
     by_memory *memory; /* of a state */
     int first, last;   /* liveness: indices of nodes */
-    by_tensor *grad;   /* during differentiation: the gradient collected so far */
-    by_tensor *again;  /* likewise: computed once more by the backward pass of a block that reads it */
-    /* Versions of a state: every node that writes to it ends one and begins the next. The oldest is the leaf
-     * itself, the others are leaves with the same memory. */
-    by_tensor *newer;  /* the value after the next write, NULL: the newest */
-    by_tensor *oldest; /* the first version, NULL for that itself */
-    gr_node *ended;    /* while states are preserved: the node that has overwritten it */
-    by_tensor *saved;  /* likewise: the copy made before that */
+    by_tensor *grad;   /* during differentiation: the gradient accumulated so far */
+    by_tensor *again;  /* likewise: the copy that a block's backward pass recomputes */
+    /* Versions of a state: every node that writes to it ends one version and begins the next. The oldest is
+     * the leaf itself; the others are leaves with the same memory. */
+    by_tensor *newer;  /* the value after the next write; NULL: this is the newest */
+    by_tensor *oldest; /* the first version; NULL: this is the first */
+    gr_node *ended;    /* in gr_preserve_states: the node that has overwritten it */
+    by_tensor *saved;  /* likewise: the copy made before */
 };
 
 struct gr_node {
@@ -62,19 +62,19 @@ struct gr_node {
     int index; /* position in the order of execution */
     int n_in, n_out;
     by_tensor *in[GR_MAX_INPUTS];   /* NULL: optional input not given */
-    by_tensor *out[GR_MAX_OUTPUTS]; /* NULL: output nobody asked for */
-    void *attr;                     /* by_<op>_attr, below; NULL when the op has none */
-    int block;                      /* 0: outside; which block of the forward pass (by_block_push) */
+    by_tensor *out[GR_MAX_OUTPUTS]; /* NULL: unused output */
+    void *attr;                     /* gr_<op>_attr, below; NULL if the op has none */
+    int block;                      /* block of the forward pass (by_block_push); 0: outside of blocks */
     bool backward;                  /* made by differentiation */
-    uint32_t rng;                   /* identity for random numbers: kept when a node is computed again */
+    uint32_t rng;                   /* identity for random numbers, kept when a node is recomputed */
     const char *scope;              /* for names in traces and errors */
-    struct gr_custom *custom;       /* the block with a gradient of its own that it is part of, or NULL */
-    gr_node *partner;               /* what a GPU may do together with it (JOINS in ops.def), NULL: nothing */
-    bool absorbed;                  /* the backend's: its partner does the work of both */
-    void *plan;                     /* the backend's, of one type for each op */
+    struct gr_custom *custom;       /* the custom block that it belongs to, or NULL */
+    gr_node *partner;               /* the node that a GPU may fuse with it (JOINS in ops.def), or NULL */
+    bool absorbed;                  /* set by the backend: its partner does the work of both */
+    void *plan;                     /* owned by the backend; its type depends on the op */
 };
 
-/* ---- attributes, one struct per op that has any ---------------------------------------------- */
+/* ---- attributes, one struct per op that has attributes ---------------------------------------- */
 
 typedef struct gr_fill_attr { /* fill, range */
     double value;
@@ -84,12 +84,12 @@ typedef struct gr_fill_attr { /* fill, range */
 } gr_fill_attr;
 typedef struct gr_buckets_attr {
     int64_t length, zero;      /* element i stands for distance i - zero */
-    bool both;                 /* positive distances have buckets of their own, after the others */
+    bool both;                 /* positive distances have separate buckets, after the others */
     int count;                 /* of buckets on one side */
-    int first[BY_MAX_BUCKETS]; /* the least distance of each, rising from 0 */
+    int first[BY_MAX_BUCKETS]; /* the smallest distance of each bucket, increasing from 0 */
 } gr_buckets_attr;
 typedef struct gr_interpolation_attr {
-    int64_t out, in; /* elements that are made, and elements they are made from */
+    int64_t out, in; /* output elements, input elements */
     by_dtype type;
 } gr_interpolation_attr;
 typedef struct gr_sines_attr {
@@ -105,8 +105,8 @@ typedef struct gr_reshape_attr {
 } gr_reshape_attr;
 typedef struct gr_gather_attr { /* gather, gather_grad */
     int64_t rows;               /* gather_grad: of the table */
-    int64_t still;              /* the row that gets no gradient, -1: none */
-    int64_t batch;              /* number of tables, each with its own ids; 0: one table */
+    int64_t still;              /* the row without a gradient; -1: none */
+    int64_t batch;              /* number of tables, each with its own ids; 0: a single table */
 } gr_gather_attr;
 typedef struct gr_permute_attr {
     int order[BY_MAX_RANK]; /* output axis i is input axis order[i] */
@@ -115,16 +115,15 @@ typedef struct gr_slice_attr { /* slice, pad (the inverse: zeros around), concat
     int axis;
     int64_t start, count; /* slice: of the input. pad: where the input lies in an axis of `count` */
 } gr_slice_attr;
-typedef struct gr_reduce_attr { /* REDUCE: x seen as (outer, count, inner), summed over the middle, times
-                                   scale.  */
+typedef struct gr_reduce_attr { /* REDUCE: x viewed as (outer, count, inner), summed over the middle, times scale.  */
     int64_t outer, count,
         inner; /* BROADCAST: (outer, inner) repeated to (outer, count, inner), times scale.          */
     double scale;
-    bool acc; /* REDUCE: the result is of the accumulation type */
+    bool acc; /* REDUCE: the result has the accumulation type */
     int rank; /* shape of the result */
     int64_t dim[BY_MAX_RANK];
 } gr_reduce_attr;
-/* What the elementwise ops of two inputs do. The last two are 1 or 0. */
+/* The elementwise functions of two inputs. The last two give 1 or 0. */
 typedef enum gr_binary {
     GR_ADD,
     GR_SUB,
@@ -152,7 +151,7 @@ typedef struct gr_activation_attr {
     by_act act;
 } gr_activation_attr;
 typedef struct gr_dropout_attr {
-    float p; /* element i is kept when its random number is >= p, and then divided by 1 - p */
+    float p; /* element i is kept if its random number is >= p, and then divided by 1 - p */
 } gr_dropout_attr;
 typedef struct gr_linear_attr { /* linear, linear_dx, linear_dw */
     bool w_is_kn;
@@ -168,18 +167,19 @@ typedef struct gr_norm_attr {
 } gr_norm_attr;
 typedef struct gr_rotary_attr {
     int head_dim, width;
-    bool interleaved, inverse; /* inverse: by the negative angles, for gradients */
+    bool interleaved, inverse; /* inverse: rotate by the negative angles, for gradients */
     float factor;
-    int trained; /* 0: the frequencies are always these */
+    int trained; /* 0: constant frequencies */
     float theta, stretch;
     float frequency[BY_MAX_ROTARY / 2];
 } gr_rotary_attr;
 typedef struct gr_attention_attr { /* attention, attention_grad, attention_cached */
-    by_attention_spec spec;        /* kv_heads, scale and dropout as they are used; its tensors are inputs */
+    /* with defaults of kv_heads, scale and dropout filled in; its tensors are inputs */
+    by_attention_spec spec;
     int head_dim;
     bool packed;
 } gr_attention_attr;
-/* The inputs that the three share; then those of attention_grad, or those of attention_cached. */
+/* Inputs that the three attention ops share; then those of attention_grad and of attention_cached. */
 enum {
     GR_ATT_Q,
     GR_ATT_K,
@@ -203,7 +203,8 @@ typedef struct gr_hash_attr {
     int factor[BY_MAX_FACTORS];
 } gr_hash_attr;
 typedef struct gr_chunked_attr { /* chunked_attention, chunked_attention_grad */
-    by_chunked_spec spec;        /* length, scale and dropout as they are used; its tensors are inputs */
+    /* with defaults of length, scale and dropout filled in; its tensors are inputs */
+    by_chunked_spec spec;
     int head_dim;
 } gr_chunked_attr;
 enum { GR_CHUNKED_ORDER = 3, GR_CHUNKED_MASK, GR_CHUNKED_Y, GR_CHUNKED_LSE, GR_CHUNKED_DY };
@@ -227,7 +228,7 @@ enum {
 };
 enum { GR_REC_Y, GR_REC_LAST_H, GR_REC_LAST_C, GR_REC_SAVED, GR_REC_CELLS };
 enum { GR_REC_DGATES, GR_REC_DHIDDEN, GR_REC_BEFORE, GR_REC_DH, GR_REC_DC };
-static inline int gr_cell_gates(by_cell cell) /* rows of W_hh are this many times the state */
+static inline int gr_cell_gates(by_cell cell) /* rows of W_hh / width of the state */
 {
     return cell == BY_CELL_LSTM ? 4 : cell == BY_CELL_GRU ? 3 : 1;
 }
@@ -235,7 +236,7 @@ typedef struct gr_advance_attr {
     int last; /* the highest position */
 } gr_advance_attr;
 typedef struct gr_top_attr {
-    int k; /* how many, at most BY_TOP_MAX */
+    int k; /* k, at most BY_TOP_MAX */
 } gr_top_attr;
 typedef struct gr_reorder_attr {
     int beams; /* rows of a group, at most BY_BEAMS_MAX */
@@ -257,7 +258,7 @@ typedef struct gr_kl_attr { /* kl_divergence, kl_divergence_grad */
     float scale;            /* of both, above 0 */
 } gr_kl_attr;
 
-/* A stretch of the flat buffers: one parameter. */
+/* A range of the flat buffers: one parameter. */
 typedef struct gr_segment {
     int64_t offset, count;
     int64_t rows, cols; /* the parameter as a matrix (rows = 1 for vectors), for Adafactor */
@@ -268,14 +269,15 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
     const gr_segment *segments; /* borrowed from the parameter list */
     int n_segments;
     float beta1, beta2, eps, weight_decay;
-    bool gr_stochastic; /* bf16 values without masters: each is rounded up or down so that the mean is right, by
-                     * the 32-bit number of (seed, step, node->rng, place in the buffer) */
+    /* bf16 values without masters: stochastic rounding by the 32-bit random number of (seed, step, node->rng,
+     * index in the buffer) */
+    bool gr_stochastic;
 } gr_optim_attr;
 
 /* clang-format off */
-/* ---- the contract of each op: inputs -> outputs -----------------------------------------------
- * R rows means the product of all axes but the last. "acc" is the accumulation type: f32 for f32, bf16,
- * f16; f64 for f64.
+/* ---- the contract of each op: inputs -> outputs ----------------------------------------------- R rows
+ * means the product of all axes but the last. "acc" is the accumulation type: f32 for f32, bf16, f16; f64 for
+ * f64.
  *
  * A "base" input, when given, has the same memory as its output: the kernel adds to what is there; when NULL
  * it overwrites. Outputs that are NULL are not wanted. All tensors are dense and row-major; addresses of
@@ -373,8 +375,7 @@ typedef struct gr_optim_attr {  /* adamw, sgd, adafactor */
  *  adamw            value, grad, m, v, [master], norm (), hyper (8) f32 -> nothing: changes value, m, v, master
  *  sgd              value, grad, m, [master], norm (), hyper (8)
  *  adafactor        value, grad, m (row statistics), v (column statistics), [master], norm (), hyper (8)
- *    hyper = {learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum, 0, 0}
- */
+ *    hyper = {learning rate, max_norm (0: no clipping), 1 - beta1^t, 1 - beta2^t, step t, momentum, 0, 0} */
 /* clang-format on */
 #define GR_HYPER_COUNT 8
 enum { GR_HYPER_LR, GR_HYPER_MAX_NORM, GR_HYPER_CORR1, GR_HYPER_CORR2, GR_HYPER_STEP, GR_HYPER_MOMENTUM };
@@ -387,7 +388,7 @@ typedef struct gr_op_info {
     const char *name;
     int inputs, outputs;
     unsigned optional, over, writes, padded, stored; /* sets of inputs, see ops.def */
-    int base, bases, from; /* inputs [base, base + bases) go with outputs from `from` on */
+    int base, bases, from; /* inputs [base, base + bases) belong to the outputs starting at `from` */
     bool list, view, pads, pads_alike, product;
     bool joins, swallows;
     int join_input;
@@ -396,11 +397,11 @@ typedef struct gr_op_info {
     void (*show)(const void *attr, base_buf *b);
     by_status (*infer)(gr_node *n); /* fills type, rank, dim of every output */
     gr_cost (*cost)(const gr_node *n);
-    /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] may be NULL
-     * (no gradient arrives); din[i] is left NULL where there is none, and need only be made where
+    /* Appends nodes that compute the gradients of the inputs from those of the outputs. dout[i] is NULL if
+     * output i has no gradient. din[i] stays NULL if there is none, and is only needed where
      * gr_wants_grad(n->in[i]). */
     void (*grad)(by_graph *g, gr_node *n, by_tensor **dout, by_tensor **din);
-    const char *no_gradient; /* the reason, when grad is NULL */
+    const char *no_gradient; /* the reason, if grad is NULL */
 } gr_op_info;
 extern const gr_op_info gr_ops[GR_OP_COUNT];
 
@@ -409,12 +410,12 @@ static inline bool gr_in_set(unsigned set, int input)
 {
     return set >> input & 1;
 }
-/* The input that output `out` is added into, -1: none. */
+/* The base input that output `out` is added into, or -1. */
 static inline int gr_base_of(const gr_op_info *op, int out)
 {
     return out >= op->from && out < op->from + op->bases ? op->base + out - op->from : -1;
 }
-/* The fusion and the text of rows of the table. */
+/* Fusion rules and text of rows of the table. */
 bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks); /* passes.c */
 void gr_show_attention(const void *attr, base_buf *b);                      /* text.c */
 
@@ -423,7 +424,7 @@ static inline bool gr_wants_grad(const by_tensor *t)
     return t && t->needs_grad;
 }
 
-/* The type sums and statistics are kept in. */
+/* The accumulation type: that of sums and statistics. */
 static inline by_dtype gr_acc_type(by_dtype t)
 {
     return t == BY_F64 ? BY_F64 : BY_F32;
@@ -432,30 +433,31 @@ static inline by_dtype gr_acc_type(by_dtype t)
 size_t gr_tensor_bytes(const by_tensor *t);
 int64_t gr_tensor_rows(const by_tensor *t); /* product of all axes but the last; 1 for rank 0 and 1 */
 int64_t gr_tensor_cols(const by_tensor *t); /* last axis; 1 for rank 0 */
-/* Elements from one row to the next in memory. Only logits may have gaps there (gr_pitch): they are
- * read and written by linear, linear_dx, linear_dw, cross_entropy, log_probs, kl_divergence, the gradients of these three,
- * argmax and top alone, and those must ask. */
+/* Elements from one row to the next in memory. Only logits may have gaps between rows (gr_pitch). Only
+ * linear, linear_dx, linear_dw, cross_entropy, log_probs, kl_divergence, the gradients of these three, argmax
+ * and top read or write them, and must use this function. */
 static inline int64_t gr_tensor_pitch(const by_tensor *t)
 {
     return t->pitch ? t->pitch : t->rank ? t->dim[t->rank - 1] : 1;
 }
-/* Positions that a row of a cache (pages, P, C) has room for, in pages (B, n) or, with NULL, one. */
+/* Capacity in positions of a row of a cache (pages, P, C): in pages (B, n), or with NULL in one page. */
 int64_t gr_cache_room(const by_tensor *cache, const by_tensor *pages);
 const char *gr_tensor_label(const by_tensor *t); /* name or "op#index", never NULL, for messages */
 
 /* ---- building (build.c) ---------------------------------------------------------------------- */
 
-/* What stands in the place of a parameter, a product or a look-up while a graph is built: adapters join every layer of every family
- * here. A result or a member of NULL changes nothing. `user` outlives by_compile(), which builds some blocks once more. */
+/* Replaces parameters, products and look-ups while a graph is built: adapters are attached to every layer of
+ * every family here. A NULL result or member changes nothing. `user` must outlive by_compile(), which
+ * rebuilds some blocks. */
 typedef struct gr_hook {
     by_tensor *(*param)(void *user, by_graph *g, by_tensor *param);
     by_tensor *(*linear)(void *user, by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b,
                          const by_linear_spec *spec);
     by_tensor *(*gather)(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding);
-    /* The weights, called `name` in full, of a head that is tied to a table. */
+    /* The weights, with the full name `name`, of a head that is tied to a table. */
     by_tensor *(*tied)(void *user, by_graph *g, const char *name, by_tensor *table);
-    /* The keys and values (B, T, C) that a layer's attention to its own text has. past (B): the positions that the cache holds before
-     * them; NULL: there is no cache, and others may be put before them. */
+    /* The keys and values (B, T, C) of a layer's self-attention. past (B): positions already in the cache;
+     * NULL: there is no cache, and the hook may prepend others. */
     void (*extend)(void *user, by_graph *g, int layer, by_tensor *past, const by_attention_spec *spec,
                    by_tensor **k, by_tensor **v);
     void *user;
@@ -476,41 +478,40 @@ struct by_graph {
     char *scope;
     int scope_cuts[16], scope_depth;
     int block, n_blocks;
-    const gr_hook *hook; /* NULL: none */
-    bool backward;       /* nodes made now belong to the backward pass */
-    struct gr_custom *custom,
-        *replayed; /* the block that is being built, or built once more for its gradient */
+    const gr_hook *hook;                 /* NULL: none */
+    bool backward;                       /* new nodes belong to the backward pass */
+    struct gr_custom *custom, *replayed; /* the custom block being built, or rebuilt for its gradient */
 };
 
-/* A block with a gradient of its own (by_block_custom). */
+/* A custom block (by_block_custom). */
 typedef struct gr_custom {
     by_custom_spec spec;
     by_tensor **in, **out; /* arena */
     int n_in, n_out;
-    gr_node **nodes; /* of its forward pass, also those fused into others since; NULL: built once more */
+    gr_node **nodes; /* nodes of its forward pass, including those fused since; NULL: rebuilt */
     int n_nodes, cap_nodes;
     const char *scope;
     bool done; /* differentiated */
 } gr_custom;
 
-/* Append a node: copies attr (attr_size bytes, may be 0) into the arena, infers its outputs. Returns output
- * 0, or the poison tensor. Inputs may be NULL where optional; trailing NULLs may be left out by n_in. For ops
- * with no output, returns NULL; by_graph_status() has the error. */
+/* Appends a node: copies attr (attr_size bytes, may be 0) into the arena and infers its outputs. Returns
+ * output 0, or the poison tensor. Optional inputs may be NULL; n_in may omit trailing ones. Returns NULL for
+ * ops without an output; by_graph_status() reports errors. */
 by_tensor *gr_node_add(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                        size_t attr_size);
-/* The same, returning the node itself (NULL when poisoned) for callers that need the other outputs. */
+/* The same, but returns the node itself (NULL if poisoned), for callers that need other outputs. */
 gr_node *gr_node_make(by_graph *g, gr_op op, by_tensor *const *in, int n_in, const void *attr,
                       size_t attr_size);
 by_tensor *gr_tensor_new(by_graph *g, by_dtype type, int rank, const int64_t *dim);
 by_tensor *gr_grad_leaf(by_graph *g, by_tensor *param);
-/* A parameter of any list under its full name, a product and a look-up, none of which the hook sees. */
+/* A parameter of any list by its full name, a product and a look-up, all bypassing the hook. */
 by_tensor *gr_param_leaf(by_graph *g, by_params *list, const char *name, int rank, const int64_t *shape,
                          by_init init);
 by_tensor *gr_linear_plain(by_graph *g, by_tensor *x, by_tensor *w, by_tensor *b, const by_linear_spec *spec);
 by_tensor *gr_gather_plain(by_graph *g, by_tensor *table, by_tensor *ids, int padding);
 /* The weights of a head that is tied to a table, under their name relative to the scope. */
 by_tensor *gr_tied_weights(by_graph *g, const char *name, by_tensor *table);
-/* Whether nothing can be built any more: it has an error, or is NULL, the error of by_graph_new(). */
+/* Whether the graph has an error, or is NULL because by_graph_new() failed. */
 static inline bool gr_is_bad(const by_graph *g)
 {
     return !g || g->status != BY_OK;
@@ -519,7 +520,7 @@ static inline by_tensor *gr_poison_of(const by_graph *g)
 {
     return g ? g->poison : NULL;
 }
-by_tensor *gr_poison(by_graph *g); /* by_graph_fail with the error that the thread has already */
+by_tensor *gr_poison(by_graph *g); /* by_graph_fail with the current error of the thread */
 by_status gr_set_output(gr_node *n, int i, by_dtype type, int rank, const int64_t *dim); /* for infer rules */
 by_status gr_set_output_like(gr_node *n, int i, const by_tensor *t);
 char *gr_shape_text(const by_tensor *t, char *buffer, size_t size); /* "(2, 3, 4) f32" */
@@ -531,14 +532,14 @@ typedef struct gr_param_info {
     int rank;
     int64_t dim[BY_MAX_RANK];
     int64_t count;
-    by_dtype type;  /* how values are stored: the list's type, or another for what is not trained */
-    int64_t offset; /* in elements, in the training buffers; a multiple of 64; -1: it is not in them */
-    size_t at;      /* in bytes, in the value buffer; a multiple of 256 */
+    by_dtype type;  /* storage type of the values: that of the list, or another if frozen */
+    int64_t offset; /* offset in the training buffers in elements, a multiple of 64; -1: not in them */
+    size_t at;      /* offset in the value buffer in bytes, a multiple of 256 */
     by_init init;
     float lr_scale;
-    bool weight; /* products read it, and besides them only tables: it may be of a type of its own */
-    bool decay, trainable, fixed; /* fixed: by_param_fixed, whatever rate is asked for */
-    void *mapped; /* value elsewhere than in the flat buffer (a mapped file), NULL as a rule */
+    bool weight;                  /* read only by products and tables, so it may have its own storage type */
+    bool decay, trainable, fixed; /* fixed: by_param_fixed, which ignores rates */
+    void *mapped;                 /* value outside of the flat buffer (in a mapped file), usually NULL */
 } gr_param_info;
 
 struct by_params {
@@ -547,24 +548,24 @@ struct by_params {
     gr_param_info *list;
     int count, capacity;
     base_names *names;
-    int64_t trained; /* elements of the training buffers, padding included */
+    int64_t trained; /* elements of the training buffers, including padding */
     bool frozen, training;
-    /* The five flat buffers, device memory. Values begin with the trained parameters, in the order of the
-     * other four; those that are not trained follow, and exist nowhere else. */
-    void *value;                    /* type, of what is trained */
+    /* The five flat buffers in device memory. Values begin with the trained parameters, in the order of the
+     * other four buffers; frozen parameters follow and exist only there. */
+    void *value;                    /* type, trained parameters only */
     void *grad, *moment1, *moment2; /* acc type */
-    void *master;                   /* f32; NULL when value is f32 or f64 itself, or without_masters */
-    bool without_masters;           /* bf16 values are all there is; updates are rounded stochastically */
+    void *master;                   /* f32; NULL if values are f32 or f64, or without_masters */
+    bool without_masters;           /* only bf16 values are kept; updates are rounded stochastically */
     gr_segment *segments;
     int n_segments;
 };
-/* Elements that a parameter has in a flat buffer: its own, and zeros up to a multiple of GR_PARAM_ROWS
- * rows. */
+/* Elements of a parameter in a flat buffer, including zeros up to a multiple of GR_PARAM_ROWS rows. */
 #define GR_PARAM_ROWS 64
 int64_t gr_param_reserved(const gr_param_info *info);
-/* Find or add a parameter; a frozen list and another shape under the same name are errors (-1). */
+/* Finds or adds a parameter. A new name in a frozen list, or a different shape under the same name, is an
+ * error (-1). */
 int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *shape, by_init init);
-/* Find out which of a graph's parameters are weights (gr_param_info.weight). */
+/* Determines which of a graph's parameters are weights (gr_param_info.weight). */
 void gr_params_find_weights(by_params *p, const by_graph *g);
 /* Set from values of any type. */
 by_status gr_params_set_typed(by_params *p, int i, by_slot slot, const void *values, by_dtype type);
@@ -575,20 +576,20 @@ by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t be
 /* ---- programs (program.c), differentiation (differentiate.c), passes (passes.c), memory plan (plan.c) -- */
 
 by_status gr_differentiate(by_graph *g, by_tensor *loss, by_tensor *loss_scale, by_grad_mode mode);
-/* Let the rules of nodes [first, end) append what computes their gradients, the last node first. */
+/* Lets the rules of nodes [first, end) append the nodes of their gradients, the last node first. */
 void gr_walk_back(by_graph *g, int first, int end);
-/* t->grad += part, which nodes from `made` on compute. */
+/* t->grad += part, which is computed by nodes from `made` on. */
 void gr_collect_grad(by_graph *g, by_tensor *t, by_tensor *part, int made);
 by_status gr_custom_note(by_graph *g, gr_node *n); /* custom.c */
 void gr_custom_replay(gr_custom *c, gr_node *n);
 void gr_custom_differentiate(by_graph *g, gr_custom *c);
 by_status gr_fuse(by_graph *g, bool across_blocks);
 by_status gr_recompute(by_graph *g);
-by_status gr_prune(by_graph *g);           /* drop nodes and outputs nobody needs, number the rest */
-void gr_pitch(by_graph *g, int row_bytes); /* rows of logits apart by a multiple of row_bytes */
-by_status gr_preserve_states(by_graph *g); /* copy what is read of a state after it has been overwritten */
+by_status gr_prune(by_graph *g);           /* drop unused nodes and outputs, number the rest */
+void gr_pitch(by_graph *g, int row_bytes); /* pad rows of logits to a multiple of row_bytes */
+by_status gr_preserve_states(by_graph *g); /* copy states that are read after they have been overwritten */
 by_status gr_plan(by_graph *g, size_t *bytes); /* roots, offsets, peak */
-void gr_join_pairs(by_graph *g);               /* find the partners of nodes; after the plan */
+void gr_join_pairs(by_graph *g);               /* find the partners of nodes; runs after the plan */
 
 struct by_program {
     by_graph *graph;
@@ -600,7 +601,7 @@ struct by_program {
     uint64_t seed, step;
     by_trace_fn trace;
     void *trace_user;
-    bool only_times; /* do not look at what the nodes computed */
+    bool only_times; /* do not read the results of the nodes */
     void *plan;      /* the backend's */
 };
 
@@ -617,19 +618,18 @@ typedef struct gr_backend {
     by_status (*run)(by_program *p);
     void (*forget)(by_program *p); /* undo prepare */
     void (*close)(by_device *d);
-    by_status (*wait)(
-        by_device *d); /* until everything started has been done; NULL: runs return when it has */
-    int row_bytes;     /* rows of logits are padded to a multiple of this many bytes; 0: not */
-    bool joins;        /* has kernels for pairs of nodes */
-    int probe;         /* side of a product that shows how fast it is; 0: 1024 */
+    by_status (*wait)(by_device *d); /* wait until all started work is done; NULL: runs are synchronous */
+    int row_bytes;                   /* pad rows of logits to a multiple of this many bytes; 0: no padding */
+    bool joins;                      /* has kernels for pairs of nodes */
+    int probe;                       /* side of the matrix product that measures the peak; 0: 1024 */
 } gr_backend;
 
 struct by_device {
     const gr_backend *backend;
     int threads;
-    bool on_host; /* its memory is the host's: what is stored there need not be copied once more */
+    bool on_host; /* its memory is host memory: values stored there need no copy */
     char description[160];
-    uint64_t changes; /* how often values of parameters were set from outside */
+    uint64_t changes; /* number of times parameter values were set from outside */
     void *impl;
 };
 
@@ -639,19 +639,19 @@ struct by_memory {
     size_t bytes;
 };
 
-/* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best there is (src/cpu/backend.c). */
+/* isa: "generic", "avx2", "avx512", "avx512bf16", NULL for the best available (src/cpu/backend.c). */
 by_status gr_cpu_open(by_device *d, const char *isa, int threads);
 /* An NVIDIA GPU (src/cuda/backend.cu): which = "", "1", "+tf32", "1+fp8". NULL in a build without CUDA. */
 typedef by_status (*gr_opener)(by_device *d, const char *which, int threads);
 extern gr_opener gr_cuda_opener;
 
-/* ---- what a kernel is given ------------------------------------------------------------------ */
+/* ---- arguments of a kernel ------------------------------------------------------------------- */
 
 typedef struct gr_exec {
     by_device *device;
     uint64_t seed, step;
     int threads;
-    bool planning; /* of a product on the CPU: make n->plan, compute nothing */
+    bool planning; /* CPU products: create n->plan, compute nothing */
 } gr_exec;
 typedef by_status (*cpu_kernel)(gr_exec *e, gr_node *n);
 

@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#define GUARD ((size_t)1 << 16) /* in front of a block: its size */
+#define GUARD ((size_t)1 << 16) /* header of a block: its size */
 
 static by_status paper_alloc(by_device *d, size_t bytes, void **out)
 {
@@ -49,7 +49,7 @@ static by_status paper_prepare(by_program *p)
 static by_status paper_run(by_program *p)
 {
     (void)p;
-    return base_fail(BY_ERR_UNSUPPORTED, "nothing can be computed without memory");
+    return base_fail(BY_ERR_UNSUPPORTED, "the null device cannot compute");
 }
 
 static void paper_forget(by_program *p)

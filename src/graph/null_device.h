@@ -1,5 +1,5 @@
-/* null_device.h - a device of addresses: programs are compiled for it and nothing is computed, no memory is used.
- */
+/* null_device.h - a device for planning: programs can be compiled for it, but it computes nothing and uses no
+ * memory. */
 #ifndef BY_GRAPH_NULL_DEVICE_H
 #define BY_GRAPH_NULL_DEVICE_H
 

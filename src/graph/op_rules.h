@@ -1,4 +1,4 @@
-/* op_rules.h - shape rules and costs that the op table takes from files other than ops.c, and helpers of all rules. */
+/* op_rules.h - shape rules and costs that are defined outside of ops.c, and helpers for all rules. */
 #ifndef BY_GRAPH_OP_RULES_H
 #define BY_GRAPH_OP_RULES_H
 
@@ -32,9 +32,9 @@ GR_OP_RULES(additive_scores_grad)
 
 #undef GR_OP_RULES
 
-/* Fails with the shapes that the op wanted and those it has. */
+/* Fails with the shapes that the op requires and those it got. */
 by_status gr_mismatch(const gr_node *n, const char *wanted);
-/* A cost of `flops` that reads every input and writes every output once. */
+/* A cost of `flops`, with every input read once and every output written once. */
 gr_cost gr_cost_of_bytes(const gr_node *n, double flops);
 
 static inline bool gr_same_shape(const by_tensor *a, const by_tensor *b)

@@ -1,11 +1,11 @@
-/* ops.c - the op table and, for most ops, the shape rule and the cost. Those of attention, recurrent layers and log-probabilities
- * are in ops_*.c. Gradients are in gradients.c, builders in builders.c. */
+/* ops.c - the op table and, for most ops, the shape rule and the cost. Those of attention, recurrent layers
+ * and log-probabilities are in ops_*.c. Gradients are in gradients.c, builders in builders.c. */
 #include "graph/graph.h"
 #include "graph/mixture_layout.h"
 #include "graph/op_rules.h"
 #include "graph/spread.h"
 
-/* A shape error: what the op wanted, and what came. */
+/* A shape error: expected shapes and actual shapes. */
 by_status gr_mismatch(const gr_node *n, const char *wanted)
 {
     base_buf text = {0};
@@ -20,7 +20,7 @@ by_status gr_mismatch(const gr_node *n, const char *wanted)
 }
 #define mismatch gr_mismatch
 
-/* b's axes are the last of a's, or b has one element. */
+/* The axes of b are the last axes of a, or b has one element. */
 static bool repeats_into(const by_tensor *a, const by_tensor *b)
 {
     if (by_elements(b) == 1)
@@ -54,7 +54,7 @@ static double out_elements(const gr_node *n)
     {                                               \
         return cost_of_bytes(n, 0);                 \
     }
-/* Rules that do about k operations per element of output 0. */
+/* Costs of about k operations per element of output 0. */
 #define PER_ELEMENT(name, k)                          \
     static gr_cost gr_cost_##name(const gr_node *n)   \
     {                                                 \
@@ -393,7 +393,7 @@ static by_status gr_infer_gather(gr_node *n)
     const bool stored = table->place == GR_PLACE_PARAM || by_dtype_block(table->type) > 1;
     return gr_set_output(n, 0, stored ? n->graph->params->type : table->type, ids->rank + 1, dim);
 }
-static gr_cost gr_cost_gather(const gr_node *n) /* reads the rows it needs, not the table */
+static gr_cost gr_cost_gather(const gr_node *n) /* reads only the selected rows of the table */
 {
     return (gr_cost){0, 2.0 * (double)gr_tensor_bytes(n->out[0]) + (double)gr_tensor_bytes(n->in[1])};
 }
@@ -419,15 +419,15 @@ static gr_cost gr_cost_gather_grad(const gr_node *n)
     return (gr_cost){(double)by_elements(n->in[1]), n->in[2] ? 3 * dy : 3 * dy + table};
 }
 
-/* K and N of a weight under its layout. */
+/* K and N of a weight in its layout. */
 static void weight_shape(const by_tensor *w, bool w_is_kn, int64_t *k, int64_t *n)
 {
     *k = w->dim[w_is_kn ? 0 : 1];
     *n = w->dim[w_is_kn ? 1 : 0];
 }
 
-/* Whether products of x's type read a weight of another: what it holds must fit x's type, or be rounded with
- * x itself, as blocks are. */
+/* Whether products with x can read a weight of another type: a block type, or a float type that converts to
+ * x's type exactly. */
 static bool reads(by_dtype x, by_dtype w)
 {
     if (!by_dtype_is_float(x))
@@ -552,10 +552,11 @@ static by_status gr_infer_rotary(gr_node *n)
     if (p->type != BY_I32 || (by_elements(p) != x->dim[1] && by_elements(p) != x->dim[0] * x->dim[1]))
         return mismatch(n, "positions (T) or (B, T) of i32");
     if (a->width > a->head_dim)
-        return base_fail(BY_ERR_ARGUMENT, "%d elements of a head of %d cannot turn", a->width, a->head_dim);
+        return base_fail(BY_ERR_ARGUMENT, "cannot rotate %d elements of a head of %d", a->width, a->head_dim);
     if (a->trained > 0 && (a->width < 4 || !(a->theta > 0) || !(a->stretch >= 1)))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "dynamic frequencies need a theta, a stretch from 1 on and 4 elements");
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "dynamic frequencies need a theta, a stretch of at least 1 and a width of at least 4");
     return gr_set_output_like(n, 0, x);
 }
 PER_ELEMENT(rotary, 3)

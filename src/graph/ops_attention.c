@@ -10,12 +10,12 @@ static by_status infer_pattern(const by_pattern *x)
     const bool near = x->kind == BY_PATTERN_WINDOW || x->kind == BY_PATTERN_BLOCKS || sinks;
     const int numbers[] = {x->length, x->before, x->after};
     if (x->kind < BY_PATTERN_FULL || x->kind > BY_PATTERN_MEMORY)
-        return base_fail(BY_ERR_ARGUMENT, "there is no pattern of kind %d", (int)x->kind);
+        return base_fail(BY_ERR_ARGUMENT, "unknown pattern kind %d", (int)x->kind);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         if (numbers[i] >= GR_REACH_LIMIT || numbers[i] <= -GR_REACH_LIMIT)
-            return base_fail(BY_ERR_ARGUMENT, "%d in a pattern is too large", numbers[i]);
+            return base_fail(BY_ERR_ARGUMENT, "%d in the pattern is too large", numbers[i]);
     if (x->part < 0 || x->part > 3 || (x->part && !cut))
-        return base_fail(BY_ERR_ARGUMENT, "the pattern has no part %d", x->part);
+        return base_fail(BY_ERR_ARGUMENT, "invalid part %d of the pattern", x->part);
     const bool blocks = x->kind == BY_PATTERN_BLOCKS || x->kind == BY_PATTERN_MEMORY;
     if ((cut || sinks || blocks) && x->length < 1)
         return base_fail(BY_ERR_ARGUMENT, "the pattern has the length %d", x->length);
@@ -30,7 +30,7 @@ static by_status infer_pattern(const by_pattern *x)
     return BY_OK;
 }
 
-/* Whether x is (B or 1, H or 1, T or 1, last) for the node's queries. */
+/* Whether x has the shape (B or 1, H or 1, T or 1, last) for the queries of the node. */
 static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
@@ -40,7 +40,7 @@ static bool is_by_score(const gr_node *n, const by_tensor *x, int64_t last)
            x->dim[3] == last;
 }
 
-/* Whether the pair mask has an entry for every pair of a query and a key, or of a block of each. */
+/* Whether the pair mask has an entry for every pair of a query and a key, or of their blocks. */
 static bool fits_pairs(const gr_node *n, const by_tensor *x, int64_t s)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
@@ -51,7 +51,7 @@ static bool fits_pairs(const gr_node *n, const by_tensor *x, int64_t s)
            (x->dim[2] == rows || x->dim[2] == 1) && x->dim[3] == (s + block - 1) / block;
 }
 
-/* Masks, prefix and pattern, where keys are 0 ... s - 1. */
+/* Checks masks, prefix and pattern for keys 0 ... s - 1. */
 static by_status infer_masks(gr_node *n, int64_t s)
 {
     const by_attention_spec *a = &((const gr_attention_attr *)n->attr)->spec;
@@ -65,7 +65,7 @@ static by_status infer_masks(gr_node *n, int64_t s)
                                   ? "a pair mask by blocks, (B or 1, H or 1, T / n or 1, S / n) of i32 or u8"
                                   : "a pair mask (B or 1, H or 1, T or 1, S) of i32 or u8");
     if (a->mask < BY_MASK_NONE || a->mask > BY_MASK_PREFIX)
-        return base_fail(BY_ERR_ARGUMENT, "there is no mask %d", (int)a->mask);
+        return base_fail(BY_ERR_ARGUMENT, "unknown mask %d", (int)a->mask);
     if ((a->mask == BY_MASK_PREFIX) != (prefix != NULL))
         return base_fail(BY_ERR_ARGUMENT, "%s",
                          prefix ? "a prefix tensor requires BY_MASK_PREFIX"
@@ -94,7 +94,7 @@ static by_status infer_sight(gr_node *n, int64_t s)
     return BY_OK;
 }
 
-/* Queries alone: their keys and values are in a cache. */
+/* Only queries: the keys and values are in a cache. */
 static by_status infer_attention_queries(gr_node *n)
 {
     const gr_attention_attr *a = n->attr;
@@ -114,7 +114,8 @@ static by_status infer_attention_heads(gr_node *n)
         return gr_mismatch(n, "q (B, T, H*D)");
     const int heads = a->spec.heads, kv_heads = a->spec.kv_heads;
     if (heads < 1 || kv_heads < 1 || heads % kv_heads)
-        return base_fail(BY_ERR_ARGUMENT, "%d heads do not share %d key heads evenly", heads, kv_heads);
+        return base_fail(BY_ERR_ARGUMENT, "%d heads are not a multiple of %d key/value heads", heads,
+                         kv_heads);
     int64_t width = (int64_t)(a->packed ? heads + 2 * kv_heads : heads) * a->head_dim;
     if (a->head_dim < 1 || q->dim[2] != width)
         return gr_mismatch(n, "a width that divides evenly by the number of heads");
@@ -137,8 +138,8 @@ by_status gr_infer_attention(gr_node *n)
     return gr_set_output(n, 2, q->type, 4, (int64_t[]){b, h, t, s});
 }
 
-/* Keys that queries at positions [first, first + t) of all heads see of s, all together. What a prefix or a
- * key mask says is not known yet: as if there were none. */
+/* Total number of pairs of queries at positions [first, first + t) and visible keys of s, over all heads.
+ * Prefixes and key masks are not known yet and are not counted. */
 static double keys_seen(const gr_attention_attr *a, int64_t first, int64_t t, int64_t s)
 {
     const int heads = a->spec.heads, half = a->spec.pattern.part == 3 ? heads / 2 : 0;
@@ -183,7 +184,7 @@ int64_t gr_cache_room(const by_tensor *cache, const by_tensor *pages)
     return cache->dim[1] * (pages ? pages->dim[1] : 1);
 }
 
-/* Where the positions of `rows` rows lie in a cache (pages, P, C). */
+/* Checks the pages of `rows` rows in a cache (pages, P, C). */
 static by_status infer_pages(gr_node *n, const by_tensor *pages, const by_tensor *cache, int64_t rows)
 {
     const int64_t size = cache->dim[1];
@@ -211,7 +212,7 @@ by_status gr_infer_attention_cached(gr_node *n)
     return gr_set_output(n, 0, q->type, 3,
                          (int64_t[]){q->dim[0], q->dim[1], (int64_t)a->spec.heads * a->head_dim});
 }
-gr_cost gr_cost_attention_cached(const gr_node *n) /* at most: a full cache */
+gr_cost gr_cost_attention_cached(const gr_node *n) /* upper bound: a full cache */
 {
     const gr_attention_attr *a = n->attr;
     const int64_t t = by_dim(n->in[0], 1), room = gr_cache_room(n->in[GR_ATT_K_CACHE], n->in[GR_ATT_PAGES]);
@@ -226,7 +227,8 @@ by_status gr_infer_hash(gr_node *n)
     int64_t columns = 0, buckets = 1;
     for (int i = 0; i < a->count; i++) {
         if (a->factor[i] < 2 || a->factor[i] % 2 || buckets > INT32_MAX / 2 / a->factor[i])
-            return base_fail(BY_ERR_ARGUMENT, "%d is no factor of a number of buckets; even numbers are",
+            return base_fail(BY_ERR_ARGUMENT,
+                             "%d is not a valid factor of the number of buckets; factors are even",
                              a->factor[i]);
         columns += a->factor[i] / 2;
         buckets *= a->factor[i];
@@ -256,7 +258,8 @@ static by_status check_chunks(const gr_node *n)
     if (!(s->dropout >= 0 && s->dropout < 1))
         return base_fail(BY_ERR_ARGUMENT, "dropout probability %g is not in [0, 1)", (double)s->dropout);
     if (s->length % s->chunk || s->length < n->in[0]->dim[1] || s->length >= GR_REACH_LIMIT)
-        return base_fail(BY_ERR_ARGUMENT, "%lld rows are no chunks of %d that hold %lld",
+        return base_fail(BY_ERR_ARGUMENT,
+                         "length %lld must be a multiple of the chunk, %d, and hold %lld rows",
                          (long long)s->length, s->chunk, (long long)n->in[0]->dim[1]);
     return BY_OK;
 }
@@ -318,11 +321,11 @@ by_status gr_infer_reorder(gr_node *n)
     if (pages && (pages->type != BY_I32 || pages->rank != 2 || pages->dim[1] != 1))
         return gr_mismatch(n, "one page for every row, (B, 1) of i32");
     if (beams < 1 || beams > BY_BEAMS_MAX || rows % beams != 0)
-        return base_fail(BY_ERR_ARGUMENT, "%lld rows cannot stand in groups of %d; at most %d are possible",
-                         (long long)rows, beams, BY_BEAMS_MAX);
+        return base_fail(BY_ERR_ARGUMENT, "%lld rows do not form groups of %d (at most %d)", (long long)rows,
+                         beams, BY_BEAMS_MAX);
     return BY_OK;
 }
-gr_cost gr_cost_reorder(const gr_node *n) /* at most: every row moves, and is full */
+gr_cost gr_cost_reorder(const gr_node *n) /* upper bound: every row is copied and full */
 {
     gr_cost c = gr_cost_of_bytes(n, 0);
     c.bytes *= 2;

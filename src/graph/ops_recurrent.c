@@ -7,7 +7,7 @@ static bool is_matrix(const by_tensor *t, by_dtype type, int64_t rows, int64_t c
     return t->type == type && t->rank == 2 && t->dim[0] == rows && t->dim[1] == cols;
 }
 
-/* It is not given, or has this type and shape. */
+/* Whether it is NULL or has this type and shape. */
 static bool fits(const by_tensor *t, by_dtype type, int64_t rows, int64_t cols)
 {
     return !t || is_matrix(t, type, rows, cols);
@@ -21,9 +21,8 @@ by_status gr_infer_recurrent(gr_node *n)
     if (x->rank != 3 || !by_dtype_is_float(x->type) || width < 1 || x->dim[1] < 1 ||
         !is_matrix(w, x->type, gates * width, width) || x->dim[2] != gates * width ||
         (b && (b->rank != 1 || b->dim[0] != gates * width || b->type != x->type)))
-        return gr_mismatch(n,
-                           "gates (B, T, G*H), w (G*H, H) and b (G*H) of one type, G 4 for an LSTM, 3 for a "
-                           "GRU, 1 else");
+        return gr_mismatch(
+            n, "gates (B, T, G*H), w (G*H, H) and b (G*H) of one type, G 4 for an LSTM, 3 for a GRU, 1 else");
     const int64_t batch = x->dim[0], length = x->dim[1];
     if (!fits(n->in[GR_REC_MASK], BY_I32, batch, length))
         return gr_mismatch(n, "a mask (B, T) of i32");

@@ -1,11 +1,11 @@
-/* params.c - the flat list of named parameters. Loading, saving, initialising, counting, freezing and
- * printing all fall out of it. Values, gradients, two moments and masters are five flat buffers in one order;
- * only values have room for parameters that are not trained, after the others. */
+/* params.c - the flat list of named parameters, on which loading, saving, initialising, counting, freezing
+ * and printing are based. Values, gradients, two moments and masters are five flat buffers in one order; only
+ * the value buffer also holds frozen parameters, after the trained ones. */
 #include <math.h>
 
 #include "graph/graph.h"
 
-#define ALIGN_ELEMENTS 64 /* 256 bytes of f32: what a GPU likes best, and no cache line is shared */
+#define ALIGN_ELEMENTS 64 /* 256 bytes of f32: the best alignment for GPUs, and no shared cache lines */
 
 by_params *by_params_new(by_device *d, by_dtype dtype)
 {
@@ -55,7 +55,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
         const gr_param_info *old = &p->list[found];
         if (old->rank == rank && (rank == 0 || memcmp(old->dim, shape, (size_t)rank * sizeof *shape) == 0))
             return found;
-        base_fail(BY_ERR_ARGUMENT, "parameter %s is asked for with two different shapes", name);
+        base_fail(BY_ERR_ARGUMENT, "parameter %s is declared with two different shapes", name);
         return -1;
     }
     if (p->frozen) {
@@ -63,8 +63,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
         return -1;
     }
     if (rank < 0 || rank > BY_MAX_RANK) {
-        base_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; at most %d are possible", name, rank,
-                  BY_MAX_RANK);
+        base_fail(BY_ERR_ARGUMENT, "parameter %s has %d axes; the maximum is %d", name, rank, BY_MAX_RANK);
         return -1;
     }
     if (p->count == p->capacity) {
@@ -80,7 +79,7 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     info->count = 1;
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 1 || shape[i] > (INT64_C(1) << 40) / info->count) {
-            base_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the impossible size %lld", name, i,
+            base_fail(BY_ERR_ARGUMENT, "parameter %s: axis %d has the invalid size %lld", name, i,
                       (long long)shape[i]);
             return -1;
         }
@@ -101,7 +100,8 @@ int gr_params_declare(by_params *p, const char *name, int rank, const int64_t *s
     return p->count++;
 }
 
-/* Matrices get rows of zeros after them: matrix units want whole multiples (src/cuda/kernels/matmul.cu). */
+/* Matrices are padded with rows of zeros, because matrix units work on whole tiles
+ * (src/cuda/kernels/matmul.cu). */
 int64_t gr_param_reserved(const gr_param_info *info)
 {
     int64_t count = info->count, cols = info->rank == 2 ? info->dim[1] : 1;
@@ -109,7 +109,7 @@ int64_t gr_param_reserved(const gr_param_info *info)
     return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
-/* What is trained comes first, so that the optimiser sees one range; the rest needs no more than values. */
+/* Trained parameters come first, so that the optimiser sees one range; the others have only values. */
 static by_status lay_out(by_params *p, bool with_training, size_t *value_bytes)
 {
     const size_t size = by_dtype_size(p->type);
@@ -149,13 +149,13 @@ static by_status lay_out(by_params *p, bool with_training, size_t *value_bytes)
     return BY_OK;
 }
 
-/* f16 would need more than luck: what is below 6e-8 has no neighbour to be rounded to but 0. */
+/* f16 is not supported: below 6e-8, its only neighbour is 0. */
 by_status by_params_without_masters(by_params *p)
 {
     if (!p)
         return base_fail_missing("list of parameters");
     if (p->frozen)
-        return base_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
+        return base_fail(BY_ERR_ARGUMENT, "the parameters are already frozen");
     if (p->type != BY_BF16)
         return base_fail(BY_ERR_UNSUPPORTED, "stochastic rounding is for parameters of bf16, not of %s: %s",
                          by_dtype_name(p->type),
@@ -165,7 +165,7 @@ by_status by_params_without_masters(by_params *p)
     return BY_OK;
 }
 
-/* A buffer that an attempt before this one did not get. */
+/* Allocates a buffer unless an earlier attempt did. */
 static by_status get_buffer(by_device *d, size_t bytes, void **buffer)
 {
     return *buffer ? BY_OK : d->backend->alloc(d, bytes, buffer);
@@ -207,12 +207,12 @@ by_status by_params_set_type(by_params *p, int i, by_dtype type)
     gr_param_info *info = &p->list[i];
     const int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
     if (p->frozen)
-        return base_fail(BY_ERR_ARGUMENT, "the buffers of these parameters have been made");
+        return base_fail(BY_ERR_ARGUMENT, "the parameters are already frozen");
     if (!by_dtype_is_float(type) && by_dtype_block(type) < 2)
         return base_fail(BY_ERR_ARGUMENT, "parameters cannot be stored as %s", by_dtype_name(type));
     if (cols % (int64_t)by_dtype_block(type) != 0)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "parameter %s has rows of %lld values; %s takes multiples of %zu", info->name,
+                         "parameter %s has rows of %lld values; %s requires multiples of %zu", info->name,
                          (long long)cols, by_dtype_name(type), by_dtype_block(type));
     info->type = type;
     return BY_OK;
@@ -322,7 +322,7 @@ const int64_t *by_params_shape(const by_params *p, int i)
     return has_param(p, i) ? p->list[i].dim : NULL;
 }
 
-/* Device address of a parameter in one of the buffers, NULL when it is not there. */
+/* Device address of a parameter in one of the buffers, or NULL. */
 void *gr_params_address(const by_params *p, int i, by_slot slot)
 {
     void *base[] = {p->value, p->grad, p->moment1, p->moment2};
@@ -344,7 +344,7 @@ static by_status check_param(const by_params *p, int i, by_slot slot, const void
     if (!p || !host)
         return base_fail_missing(p ? "memory for the values" : "list of parameters");
     if (!has_param(p, i) || (unsigned)slot > BY_SLOT_MOMENT2)
-        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d with a slot %d: the list has %d", i,
+        return base_fail(BY_ERR_ARGUMENT, "no parameter %d with a slot %d: the list has %d parameters", i,
                          (int)slot, p->count);
     return BY_OK;
 }
@@ -352,7 +352,7 @@ static by_status check_param(const by_params *p, int i, by_slot slot, const void
 static by_status no_buffer(const by_params *p, int i)
 {
     return base_fail(BY_ERR_ARGUMENT, "parameter %s has no such buffer: %s", p->list[i].name,
-                     p->training ? "it is not trained" : "the list was not made for training");
+                     p->training ? "it is not trained" : "the parameters were not frozen for training");
 }
 
 by_status by_params_get(const by_params *p, int i, by_slot slot, float *out)
@@ -383,7 +383,7 @@ by_status gr_params_get_range(const by_params *p, int i, by_slot slot, size_t be
     return s;
 }
 
-/* Of the CPU, which a device with memory of its own leaves idle meanwhile. */
+/* CPU threads: a device with its own memory leaves the CPU idle meanwhile. */
 static int host_threads(const by_params *p)
 {
     return p->device->on_host ? p->device->threads : base_cores();
@@ -404,7 +404,7 @@ static void convert_range(void *user, size_t begin, size_t end)
                  (end - begin) * c->unit);
 }
 
-/* Store n values of any type into a place on the device. */
+/* Stores n values of any type at an address on the device. */
 static by_status store(const by_params *p, void *to, by_dtype to_type, const void *values, by_dtype type,
                        size_t n)
 {
@@ -452,12 +452,12 @@ typedef struct filling {
 static void fill_uniform(const filling *f, size_t begin, size_t end)
 {
     base_rng r = base_rng_make(f->seed, f->stream);
-    r.counter = 2 * begin; /* a number takes two draws */
+    r.counter = 2 * begin; /* a normal number takes two draws */
     for (size_t k = begin; k < end; k++)
         f->values[k] = (float)((2 * base_rng_uniform(&r) - 1) * f->info->init.scale);
 }
 
-/* A table of positions (Vaswani et al. 2017): sines in the even columns, cosines in the odd ones. */
+/* Sinusoidal positions (Vaswani et al. 2017): sines in even columns, cosines in odd columns. */
 static void fill_sines(const filling *f, size_t begin, size_t end)
 {
     const size_t width = (size_t)f->info->dim[1];

@@ -1,12 +1,11 @@
-/* passes.c - rewritings of a whole graph: drop what nobody needs, fuse, recompute. Each keeps the nodes in an
- * order in which every input is computed before it is used. */
+/* passes.c - passes over a whole graph: prune, fuse, recompute. Each keeps the nodes in topological order. */
 #include "graph/graph.h"
 
 /* ---- prune ----------------------------------------------------------------------------------- */
 
-/* A node is wanted when it writes to a state, when an output is asked for or is a parameter's gradient, or
- * when a wanted node reads it. Outputs that nobody reads are dropped, except the first, which every kernel
- * may write. `last` serves as the mark of tensors that are read. */
+/* A node is kept if it writes to a state, if one of its outputs is a requested output or a parameter's
+ * gradient, or if a kept node reads it. Unread outputs are dropped, except the first, which every kernel may
+ * write. `last` marks tensors that are read. */
 by_status gr_prune(by_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -41,7 +40,7 @@ by_status gr_prune(by_graph *g)
 
 /* ---- fuse ------------------------------------------------------------------------------------ */
 
-/* The number of nodes that read t, and the first of them. */
+/* The number of nodes that read t, and the first one. */
 static int readers(const by_graph *g, const by_tensor *t, const gr_node **first)
 {
     int count = 0;
@@ -63,8 +62,8 @@ static void drop(by_graph *g, gr_node *dead)
         g->nodes[i]->index = i;
 }
 
-/* sum = x + dropout(h); y = norm(sum)  becomes one node that yields both. The norm must be the first to read
- * the sum, so that it can take the place of the addition for all who come later. */
+/* sum = x + dropout(h); y = norm(sum) becomes one node with both outputs. The norm must be the first reader
+ * of the sum, so that it can replace the addition for all later readers. */
 bool gr_fuse_residual_norm(by_graph *g, gr_node *norm, bool across_blocks)
 {
     const gr_op *fuses = gr_ops[norm->op].fuses;
@@ -109,7 +108,7 @@ by_status gr_fuse(by_graph *g, bool across_blocks)
 
 /* ---- pitch ----------------------------------------------------------------------------------- */
 
-/* Do all readers of t know of gaps between its rows? */
+/* Whether all readers of t support gaps between rows. */
 static bool read_by_rows(const by_graph *g, const by_tensor *t)
 {
     if (t->is_output)
@@ -121,7 +120,7 @@ static bool read_by_rows(const by_graph *g, const by_tensor *t)
     return true;
 }
 
-/* The result of a node that takes t as input 0 and gives its result the same gaps, NULL: there is none. */
+/* The output of a node that takes t as input 0 and has the same gaps, or NULL. */
 static by_tensor *padded_alike(const by_graph *g, const by_tensor *t)
 {
     for (int i = g->n_nodes - 1; i >= 0; i--)
@@ -130,8 +129,8 @@ static by_tensor *padded_alike(const by_graph *g, const by_tensor *t)
     return NULL;
 }
 
-/* A vocabulary is rarely a multiple of what matrix units like: leave a gap after every row of the logits, and
- * of their gradient, which takes their place. */
+/* A vocabulary size is rarely a multiple of the tile size of matrix units: pads every row of the logits, and
+ * of their gradient, which reuses the memory. */
 void gr_pitch(by_graph *g, int row_bytes)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -151,14 +150,14 @@ void gr_pitch(by_graph *g, int row_bytes)
 
 /* ---- recompute ------------------------------------------------------------------------------- */
 
-/* Activation checkpointing (Chen et al. 2016): of each block only what leaves it is kept; what the backward
- * pass reads of its inside is computed once more, just before it is needed. `last` marks tensors that are
+/* Activation checkpointing (Chen et al. 2016): only tensors that leave a block are kept; tensors inside it
+ * that the backward pass reads are recomputed just before they are needed. `last` marks tensors that are
  * kept. */
 typedef struct redo {
     by_graph *g;
     gr_node **order; /* the new order of execution */
     int count, capacity;
-    gr_node **again; /* by old index: the second copy of a forward node, NULL so far */
+    gr_node **again; /* by old index: the recomputed copy of a forward node, or NULL */
 } redo;
 
 static by_status emit(redo *r, gr_node *n)
@@ -180,8 +179,8 @@ static bool inside(const by_tensor *t)
     return t && t->node && !t->node->backward && t->node->block > 0 && !t->last;
 }
 
-/* Replace *t, a tensor inside a block, by its second copy, making the nodes that lead to it. The depth of the
- * recursion is that of one block. */
+/* Replaces *t, a tensor inside a block, by its recomputed copy, creating the nodes that lead to it. The
+ * recursion depth is that of one block. */
 static by_status again(redo *r, by_tensor **t)
 {
     gr_node *old = (*t)->node;
@@ -216,11 +215,11 @@ static by_status again(redo *r, by_tensor **t)
 
 by_status gr_recompute(by_graph *g)
 {
-    for (int i = 0; i < g->n_nodes; i++) /* what a node gives that writes to a state is kept: it runs once */
+    for (int i = 0; i < g->n_nodes; i++) /* outputs of a node that writes to a state are kept: it runs once */
         for (int k = 0; k < g->nodes[i]->n_out; k++)
             if (g->nodes[i]->out[k])
                 g->nodes[i]->out[k]->last = g->nodes[i]->out[k]->is_output || gr_ops[g->nodes[i]->op].writes;
-    for (int i = 0; i < g->n_nodes; i++) { /* what another block of the forward pass reads is kept */
+    for (int i = 0; i < g->n_nodes; i++) { /* tensors read by another block of the forward pass are kept */
         gr_node *n = g->nodes[i];
         for (int k = 0; k < n->n_in && !n->backward; k++)
             if (n->in[k] && n->in[k]->node && n->in[k]->node->block != n->block)
@@ -252,7 +251,7 @@ by_status gr_recompute(by_graph *g)
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* The version of a state that t is, or is a view of; NULL: t is no state. */
+/* The version of a state that t is, or is a view of, or NULL. */
 static by_tensor *version_of(by_tensor *t)
 {
     while (t->node && gr_ops[t->node->op].view)
@@ -260,7 +259,7 @@ static by_tensor *version_of(by_tensor *t)
     return t->oldest || t->newer ? t : NULL;
 }
 
-/* n overwrites a state: of all leaves that are this state, the present version ends. */
+/* n overwrites a state: the current version ends for all leaves of this state. */
 static void end_versions(by_graph *g, gr_node *n, by_tensor *written)
 {
     by_tensor *oldest = written->oldest ? written->oldest : written;
@@ -276,7 +275,7 @@ static void end_versions(by_graph *g, gr_node *n, by_tensor *written)
     }
 }
 
-/* Move the last node to where `at` is now. */
+/* Moves the last node to the index of `at`. */
 static void move_last(by_graph *g, int at)
 {
     gr_node *n = g->nodes[g->n_nodes - 1];
@@ -286,7 +285,7 @@ static void move_last(by_graph *g, int at)
         g->nodes[i]->index = i;
 }
 
-/* A copy of a version, made before the node that ends it. */
+/* A copy of a version, inserted before the node that ends it. */
 static by_tensor *saved(by_graph *g, by_tensor *version)
 {
     if (!version->saved) {
@@ -299,7 +298,7 @@ static by_tensor *saved(by_graph *g, by_tensor *version)
     return version->saved;
 }
 
-/* Whatever reads a version that has ended reads a copy of it. A view becomes that copy itself. */
+/* Readers of a version that has ended read a copy of it. A view becomes the copy itself. */
 static void read_saved(by_graph *g, by_tensor **t)
 {
     by_tensor *version = version_of(*t);
@@ -311,12 +310,12 @@ static void read_saved(by_graph *g, by_tensor **t)
         (*t)->node->op = GR_OP_COPY;
 }
 
-/* A read of a state before a write and a read after it are different values. The forward pass is in order;
- * but the backward pass, nodes that are computed again and nodes that were fused may come after the write
- * that ends the version they read. */
+/* Reads of a state before and after a write are different values. The forward pass is in order, but nodes of
+ * the backward pass, recomputed nodes and fused nodes may come after the write that ends the version they
+ * read. */
 by_status gr_preserve_states(by_graph *g)
 {
-    g->backward = true; /* copies read the very version they are given */
+    g->backward = true; /* copies read the version they are given */
     for (int i = 0; i < g->n_nodes && g->status == BY_OK; i++) {
         gr_node *n = g->nodes[i];
         const unsigned writes = gr_ops[n->op].writes;
@@ -340,7 +339,7 @@ by_status gr_preserve_states(by_graph *g)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* Does a node in (first, last) read an output of `first`? */
+/* Whether a node in (first, last) reads an output of `first`. */
 static bool read_between(const by_graph *g, const gr_node *first, const gr_node *last)
 {
     for (int i = first->index + 1; i < last->index; i++)
@@ -350,8 +349,8 @@ static bool read_between(const by_graph *g, const gr_node *first, const gr_node 
     return false;
 }
 
-/* Can `first` be done together with `last`, which reads an output of it? Either that output is never stored,
- * and the two are neighbours; or `first` waits for `last`, which takes the place of its input. */
+/* Whether `first` can be fused with `last`, which reads an output of it. Either this output is never stored
+ * and the two nodes are adjacent, or `first` is delayed until `last`, which overwrites its input. */
 static bool fit_together(const by_graph *g, const gr_node *first, const gr_node *last)
 {
     const gr_op_info *op = &gr_ops[last->op];

@@ -1,13 +1,13 @@
-/* peak.c - how fast this device multiplies matrices, the yardstick of every "share of peak", and how fast it
- * copies. Measured, never looked up. */
+/* peak.c - measures how fast the device multiplies matrices, the reference for every "share of peak", and how
+ * fast it copies. */
 #include <math.h>
 
 #include "graph/graph.h"
 
 #define ROUNDS  6
-#define SECONDS 0.25 /* at least, so that a short disturbance does not count */
+#define SECONDS 0.25 /* minimum duration, so that a short disturbance does not matter */
 
-/* Noise: chips that are limited by power run faster on zeros than on anything real. */
+/* Random values: power-limited chips run faster on zeros than on real data. */
 static by_status fill(by_program *p, by_tensor *t, uint64_t seed)
 {
     const size_t n = (size_t)by_elements(t), bytes = gr_tensor_bytes(t);
@@ -34,7 +34,7 @@ static double measure(by_params *params, by_dtype type)
     by_graph *g = by_graph_new(&(by_graph_spec){.params = params});
     if (!g)
         return NAN;
-    /* A GPU needs more work to show what it can do. */
+    /* A GPU needs more work to reach its peak. */
     const int probe = params->device->backend->probe ? params->device->backend->probe : 1024;
     int64_t side = probe > 4096 && by_dtype_size(type) >= 4 ? 4096 : probe;
     int64_t square[2] = {side, side};
@@ -74,7 +74,7 @@ double by_device_bandwidth(by_device *d)
         if (by_device_wait(d) != BY_OK)
             break;
         double begin = base_seconds();
-        /* first the other way: memory that was never written may be no memory yet */
+        /* the first copy goes the other way, to touch memory that was never written */
         if (d->backend->copy(d, (i ? to : from)->data, (i ? from : to)->data, bytes) != BY_OK ||
             by_device_wait(d) != BY_OK)
             break;

@@ -1,13 +1,13 @@
-/* plan.c - where every tensor lives. Tensors that share memory get one root; roots that are alive at the same
- * time get disjoint stretches of one buffer, the largest placed first, each at the lowest place that is free
- * for its whole life. */
+/* plan.c - the memory plan. Tensors that share memory have one root; roots that are live at the same time get
+ * disjoint ranges of one buffer, placed largest first, each at the lowest offset that is free for its whole
+ * life. */
 #include <stdlib.h>
 
 #include "graph/graph.h"
 
-#define ALIGN 256 /* what a GPU likes best */
+#define ALIGN 256 /* the best alignment for GPUs */
 
-/* Last use of every tensor, as an index of nodes; outputs and inputs live to the end. */
+/* Computes the last use of every tensor as a node index; outputs and inputs live to the end. */
 static void find_lives(by_graph *g)
 {
     for (int i = 0; i < g->n_leaves; i++) {
@@ -29,11 +29,11 @@ static void find_lives(by_graph *g)
                 n->in[k]->last = BY_MAX(n->in[k]->last, i);
     }
     for (int i = 0; i < g->n_leaves; i++)
-        if (g->leaves[i]->oldest) /* what is written to has its memory to the end */
+        if (g->leaves[i]->oldest) /* states keep their memory to the end */
             g->leaves[i]->oldest->last = g->n_nodes;
 }
 
-/* The root of t; versions of a state are where the oldest is. */
+/* The root of t. Versions of a state share the place of the oldest. */
 static by_tensor *root_of(const by_tensor *t)
 {
     return t->oldest ? t->oldest->root : t->root;
@@ -88,13 +88,13 @@ static size_t padded(const by_tensor *t)
     return (gr_tensor_bytes(t) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* A stretch of the buffer that is taken, while the nodes from first to last run. */
+/* A range of the buffer that is in use while nodes first to last run. */
 typedef struct stretch {
     size_t begin, end;
     int first, last;
 } stretch;
 
-/* The lowest offset where t fits beside what is taken while it lives; `taken` is sorted by `begin`. */
+/* The lowest offset where t fits during its life; `taken` is sorted by `begin`. */
 static size_t lowest_fit(const by_tensor *t, const stretch *taken, int count)
 {
     const size_t size = padded(t);
@@ -111,7 +111,7 @@ static size_t lowest_fit(const by_tensor *t, const stretch *taken, int count)
     return at;
 }
 
-/* Places t and notes what it takes. */
+/* Places t and records its range. */
 static void place(by_tensor *t, stretch *taken, int count)
 {
     t->offset = lowest_fit(t, taken, count);
@@ -127,7 +127,7 @@ static void place(by_tensor *t, stretch *taken, int count)
     taken[low] = (stretch){t->offset, t->offset + padded(t), t->first, t->last};
 }
 
-/* What needs a place: inputs and the roots of planned tensors. */
+/* Tensors that need a place: inputs and roots of planned tensors. */
 static int list_roots(const by_graph *g, by_tensor **roots)
 {
     int count = 0;

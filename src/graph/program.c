@@ -1,4 +1,4 @@
-/* program.c - from a graph to something that runs: the order of the passes, addresses, input and output. */
+/* program.c - compiled programs: the order of the passes, addresses, input and output. */
 #include "graph/graph.h"
 
 static by_status resolve(by_program *p, by_tensor *t)
@@ -20,7 +20,7 @@ static by_status resolve(by_program *p, by_tensor *t)
         return BY_OK;
     }
     if (!t->data)
-        return base_fail(BY_ERR_ARGUMENT, "%s has no memory: the parameters were not made for training",
+        return base_fail(BY_ERR_ARGUMENT, "%s has no memory: the parameters were not frozen for training",
                          gr_tensor_label(t));
     return BY_OK;
 }
@@ -37,7 +37,7 @@ static by_status resolve_all(by_program *p)
     return BY_OK;
 }
 
-/* Memory of its own, or that of others where it fits. */
+/* Allocates activation memory, or shares that of other programs if it fits. */
 static by_status find_memory(by_program *p, by_memory **shared)
 {
     if (shared && !*shared && !(*shared = by_memory_new(p->device, p->bytes)))
@@ -156,12 +156,12 @@ static by_status check_access(const by_program *p, const by_tensor *t, const voi
     if (!p || !t)
         return base_fail_missing(p ? "tensor" : "program");
     if (!host && bytes)
-        return base_fail(BY_ERR_ARGUMENT, "%s: no memory is given to copy to or from", gr_tensor_label(t));
+        return base_fail(BY_ERR_ARGUMENT, "%s: the host pointer is NULL", gr_tensor_label(t));
     if (bytes != gr_tensor_bytes(t))
         return base_fail(BY_ERR_ARGUMENT, "%s holds %zu bytes, not %zu", gr_tensor_label(t),
                          gr_tensor_bytes(t), bytes);
     if (!t->data || (t->root->place == GR_PLACE_PLANNED && !t->is_output))
-        return base_fail(BY_ERR_ARGUMENT, "%s was not kept: mark it with by_output()", gr_tensor_label(t));
+        return base_fail(BY_ERR_ARGUMENT, "%s is not readable: mark it with by_output()", gr_tensor_label(t));
     return BY_OK;
 }
 

@@ -1,6 +1,6 @@
-/* reach.h - which keys a by_pattern lets a position see, for the backends and for counting. All kinds come
- * down to three sets: keys that are near, counted in units, keys that are far but chosen by their place in a
- * cycle, and the first keys. Positions of queries may be negative (more queries than keys): divisions round down. */
+/* reach.h - which keys a position sees under a by_pattern, for the backends and for counting. Every pattern
+ * is a union of three sets: near keys, measured in units, distant keys selected by their index in a cycle,
+ * and the first keys. Positions of queries may be negative (more queries than keys); divisions round down. */
 #ifndef BY_GRAPH_REACH_H
 #define BY_GRAPH_REACH_H
 
@@ -12,20 +12,20 @@
 #define GR_REACH static inline
 #endif
 
-/* Positions, lengths and distances are below this, so that sums of two of them are ints. */
+/* Positions, lengths and distances are below this limit, so that sums of two fit an int. */
 #define GR_REACH_LIMIT (1 << 30)
 
 typedef struct gr_reach {
-    bool on;                 /* false: every key, and the rest does not count */
+    bool on;                 /* false: every key is seen, other members are ignored */
     int unit, before, after; /* near: -before <= (s + shift) / unit - p / unit <= after */
     int cycle;               /* far: none when 0; */
-    int tail;                /* s % cycle == p % cycle when 0, else s % cycle >= cycle - tail */
+    int tail;                /* 0: s % cycle == p % cycle, otherwise s % cycle >= cycle - tail */
     int sinks;               /* s < sinks */
-    bool split;              /* of all heads together: each sees one of the two sets */
+    bool split;              /* for all heads together, each of which sees one of the two sets */
     int shift;
 } gr_reach;
 
-/* Where a position is in units and in the cycle. */
+/* The unit and the cycle index of a position. */
 typedef struct gr_spot {
     int unit, turn;
 } gr_spot;
@@ -61,7 +61,7 @@ GR_REACH gr_reach gr_reach_of(const by_pattern *x)
     return r;
 }
 
-/* What head h of `heads` sees. */
+/* The reach of head h of `heads`. */
 GR_REACH gr_reach gr_reach_of_head(gr_reach r, int h, int heads)
 {
     if (r.split && h < heads / 2)
@@ -87,7 +87,7 @@ GR_REACH gr_spot gr_spot_of(const gr_reach *r, int at)
     return x;
 }
 
-/* The same of a key. */
+/* The same for a key. */
 GR_REACH gr_spot gr_key_spot_of(const gr_reach *r, int s)
 {
     return gr_spot_of(r, s + r->shift); /* with a shift there is no cycle */
@@ -107,7 +107,7 @@ GR_REACH bool gr_reaches_itself(const gr_reach *r)
     return !r->on || (r->before >= 0 && r->after >= 0 && !(r->split && r->tail)) || (r->cycle && !r->tail);
 }
 
-/* The units [first, last], which begin `shift` earlier, as positions, as far as they are in [low, high). */
+/* The positions of units [first, last], which begin `shift` earlier, clipped to [low, high). */
 GR_REACH gr_stretch gr_units(const gr_reach *r, int first, int last, int shift, int low, int high)
 {
     const int64_t from = (int64_t)first * r->unit - shift, to = ((int64_t)last + 1) * r->unit - shift;
@@ -120,7 +120,7 @@ GR_REACH gr_stretch gr_units(const gr_reach *r, int first, int last, int shift, 
     return x;
 }
 
-/* The keys below `keys` outside of which positions p0 ... p1 see nothing. */
+/* A range of keys below `keys` that contains all keys seen by positions p0 ... p1. */
 GR_REACH gr_stretch gr_reach_keys(const gr_reach *r, int p0, int p1, int keys)
 {
     gr_stretch all = {0, keys};
@@ -136,7 +136,7 @@ GR_REACH gr_stretch gr_reach_keys(const gr_reach *r, int p0, int p1, int keys)
     return x;
 }
 
-/* The positions in [low, high) outside of which nobody sees keys s0 ... s1. */
+/* A range of positions in [low, high) that contains all positions that see any of keys s0 ... s1. */
 GR_REACH gr_stretch gr_reach_queries(const gr_reach *r, int s0, int s1, int low, int high)
 {
     gr_stretch all = {low, high};
@@ -159,7 +159,7 @@ GR_REACH bool gr_reach_meets(const gr_reach *r, int p0, int p1, int s0, int s1)
                    : gr_floor_div(p1 - s0, r->cycle) * r->cycle >= p0 - s1;
 }
 
-/* Of the tiles of m keys at s0, s0 + m, ..., one before which positions from p0 on see nothing. */
+/* Of the tiles of m keys at s0, s0 + m, ..., one before which positions from p0 on see no key. */
 GR_REACH int gr_reach_skip(const gr_reach *r, int p0, int s0, int m)
 {
     const int gap = p0 - r->before - s0;
@@ -174,7 +174,7 @@ GR_REACH bool gr_reach_covers(const gr_reach *r, int p0, int p1, int s0, int s1)
             (s1 + r->shift) / r->unit - gr_floor_div(p0, r->unit) <= r->after);
 }
 
-/* Keys below `end` that are far from p, near ones that are of the same kind included. */
+/* Number of keys below `end` in the distant set of p, including those that are also near. */
 GR_REACH int64_t gr_reach_far(const gr_reach *r, int p, int end)
 {
     if (!r->cycle || end <= 0)
@@ -186,7 +186,7 @@ GR_REACH int64_t gr_reach_far(const gr_reach *r, int p, int end)
     return (int64_t)whole * r->tail + (more > 0 ? more : 0);
 }
 
-/* How many keys below `keys` the query at p sees. */
+/* Number of keys below `keys` that the query at p sees. */
 GR_REACH int64_t gr_reach_count(const gr_reach *r, int p, int keys)
 {
     gr_reach close = *r;

@@ -1,5 +1,5 @@
-/* spread.h - operands of other shapes under one result, as NumPy does it: axes are matched from the last one,
- * and an axis of 1, or one that is missing, repeats. Shared by the shape rules and the kernels. */
+/* spread.h - broadcasting as in NumPy: axes are aligned at the last one, and an axis of 1, or a missing one,
+ * repeats. Shared by the shape rules and the kernels. */
 #ifndef BY_GRAPH_SPREAD_H
 #define BY_GRAPH_SPREAD_H
 
@@ -7,15 +7,15 @@
 
 enum { GR_SPREAD_MOST = 3 }; /* operands */
 
-/* The result as few axes, and how far apart neighbours along each lie in each operand: 0 where it repeats. The
- * last axis of an operand has step 0 or 1. */
+/* The result with merged axes, and the step of each operand along each axis: 0 where it repeats. The last
+ * axis of an operand has step 0 or 1. */
 typedef struct gr_spread {
     int rank; /* 1 or more */
     int64_t dim[BY_MAX_RANK];
     int64_t step[GR_SPREAD_MOST][BY_MAX_RANK];
 } gr_spread;
 
-/* Elements from one to the next along axis i of y, in x. */
+/* The step in x along axis i of y, in elements. */
 static inline int64_t gr_spread_step(const by_tensor *y, const by_tensor *x, int i)
 {
     const int axis = i - y->rank + x->rank;
@@ -27,7 +27,7 @@ static inline int64_t gr_spread_step(const by_tensor *y, const by_tensor *x, int
     return step;
 }
 
-/* Is b repeated as a whole under a: are its axes the last of a's, and a's those of y? */
+/* Whether b repeats as a whole: its axes are the last axes of a, and a has the shape of y. */
 static inline bool gr_repeats_whole(const by_tensor *y, const by_tensor *a, const by_tensor *b)
 {
     int ones = 0;

@@ -1,4 +1,4 @@
-/* text.c - a compiled graph for people: one line per node, or Graphviz. */
+/* text.c - a compiled graph as text: one line per node, or Graphviz. */
 #include "graph/graph.h"
 
 void by_string_free(char *s)

@@ -1,16 +1,15 @@
-/* views.h - the pairs of a causal pattern as dense pieces, for both backends. A view is a set of groups; a
- * group is an ordinary attention problem over some of the queries and some of the keys, in an order of its
- * own: "columns become rows". The views of a head together have every pair of the pattern exactly once, so
- * kernels spend their time on pairs that are seen.
+/* views.h - the pairs of a causal pattern as dense parts, for both backends. A view is a set of groups; a
+ * group is an ordinary attention problem over a subset of queries and keys in its own order: "columns become
+ * rows". The views of a head cover every pair of the pattern exactly once, so kernels process only pairs that
+ * are seen.
  *
  *   strided l      window: p - l < s <= p; columns: positions r, r + l, r + 2 l, ... of each r < l, causal
  *   fixed l, c     blocks: the own block of l, causal; summaries: the last c positions of all earlier blocks,
  *                  for every query of a block; tails: those of the own block, causal
  *
- * The forward pass takes the views of a head one after the other. The first has every query once, some
- * perhaps without keys. One with `more` continues where the earlier one stopped: with y and lse for the
- * output and the logarithm of the sum so far. In the backward pass, P = e^(score - lse) with the final lse,
- * and the gradients of all views add up. */
+ * The forward pass processes the views of a head in order. The first contains every query once, some possibly
+ * without keys. A view with `more` continues from the y and lse of the earlier ones. In the backward pass, P
+ * = e^(score - lse) with the final lse, and the gradients of all views are summed. */
 #ifndef BY_GRAPH_VIEWS_H
 #define BY_GRAPH_VIEWS_H
 
@@ -30,12 +29,12 @@ enum { GR_MAX_VIEWS = 3 };
 
 typedef struct gr_view {
     gr_view_kind kind;
-    int length, summaries; /* l and c */
-    int queries, keys;     /* of the whole problem: T <= S */
-    int head0, head1;      /* heads [head0, head1) have it */
-    bool more;             /* an earlier view of these heads has been taken */
-    bool shared;           /* all groups have their keys at the same places; otherwise at disjoint ones */
-    int groups;            /* some may have no queries or no keys */
+    int length, summaries;       /* l and c */
+    int queries, keys;           /* of the whole problem: T <= S */
+    int head0, head1;            /* applies to heads [head0, head1) */
+    bool more;                   /* continues an earlier view of these heads */
+    bool shared;                 /* all groups have the same keys; otherwise their keys are disjoint */
+    int groups;                  /* some may have no queries or no keys */
     int most_queries, most_keys; /* of a group, at most */
 } gr_view;
 
@@ -58,7 +57,7 @@ GR_REACH int gr_most(int a, int b)
     return a > b ? a : b;
 }
 
-/* Positions lo, lo + 1, ..., hi - 1 as keys, and as queries those of them that are queries. */
+/* Positions lo, lo + 1, ..., hi - 1 as keys, and those of them that are queries as queries. */
 GR_REACH gr_group gr_group_between(const gr_view *v, int lo, int hi)
 {
     const int shift = v->keys - v->queries, first = gr_most(lo, shift);
@@ -66,8 +65,8 @@ GR_REACH gr_group gr_group_between(const gr_view *v, int lo, int hi)
     return x;
 }
 
-/* Column r: positions r, r + l, ... From query `first` of the column on, each sees the keys up to its own,
- * or up to the one before if first is 1. */
+/* Column r: positions r, r + l, ... From query `first` of the column on, each sees the keys up to its own, or
+ * up to the previous one if first is 1. */
 GR_REACH gr_group gr_group_column(const gr_view *v, int r, int first)
 {
     const int l = v->length, shift = v->keys - v->queries;
@@ -134,8 +133,8 @@ static inline void gr_add_view(gr_view *to, int *n, gr_view_kind kind, gr_view l
     *n += v->head0 < v->head1 && v->groups > 0 && (v->most_keys > 0 || !more);
 }
 
-/* Writes the views of a causal pattern for T queries, the last of them at the last of S keys, and returns
- * their number: 0 if the pattern has no views. */
+/* Writes the views of a causal pattern for T queries, the last of which is at the last of S keys, and returns
+ * their number, 0 if the pattern has no views. */
 static inline int gr_views_of(const by_pattern *p, int64_t queries, int64_t keys, int heads,
                               gr_view to[GR_MAX_VIEWS])
 {
@@ -167,8 +166,8 @@ static inline int gr_views_of(const by_pattern *p, int64_t queries, int64_t keys
     return n;
 }
 
-/* The same for a node of attention, of its gradient or of attention over a cache, all without weights: 0 if
- * it needs what views do not offer: other masks, biases, or the mean for queries that see nothing. */
+/* The same for an attention, attention_grad or attention_cached node without weights. Returns 0 if the node
+ * needs features that views lack: other masks, biases, or the mean for queries that see no key. */
 static inline int gr_node_views(const gr_node *n, bool causal, int64_t queries, int64_t keys,
                                 gr_view to[GR_MAX_VIEWS])
 {

@@ -1,4 +1,4 @@
-/* cache.c - the store of keys and values, and attention over views of it (see cache.h). */
+/* cache.c - the key-value store, and attention over views of it (see cache.h). */
 #include "nn/cache.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ void nn_page_give(nn_store *s, int32_t page)
     s->free[s->n_free++] = page;
 }
 
-/* Make sure that layer `i` has its pair of memories of `bytes` each. */
+/* Allocates the pair of memories of `bytes` each for layer `i`, unless present. */
 static bool pair_of(by_device *d, nn_pairs *p, int i, size_t bytes)
 {
     if (i >= p->layers) {
@@ -110,7 +110,7 @@ static bool pair_of(by_device *d, nn_pairs *p, int i, size_t bytes)
     return p->keys[i] && p->values[i];
 }
 
-/* The states of layer i, of this shape, in memories with room for `room` positions in all. */
+/* The states of layer i with this shape, in memories with a capacity of `room` positions. */
 static bool states_of(by_graph *g, by_device *d, nn_pairs *p, int i, const int64_t *shape, int64_t room,
                       by_dtype type, by_tensor *state[2])
 {
@@ -132,7 +132,7 @@ void nn_store_move(by_graph *g, const nn_store *s, by_tensor *from, by_tensor *p
         if (!s->own.keys[i])
             continue;
         const int64_t bytes = (int64_t)by_memory_bytes(s->own.keys[i]) / (s->pages * s->page);
-        const by_dtype type = bytes % 4 ? BY_BF16 : BY_F32; /* of the same size: nothing is computed */
+        const by_dtype type = bytes % 4 ? BY_BF16 : BY_F32; /* of the same size: a view */
         const int64_t shape[3] = {s->pages, s->page, bytes / (int64_t)by_dtype_size(type)};
         by_tensor *k = by_state(g, "k_cache", type, 3, shape, s->own.keys[i]);
         by_reorder(g, k, by_state(g, "v_cache", type, 3, shape, s->own.values[i]), from, past, NULL, beams);
@@ -171,7 +171,7 @@ by_tensor *nn_cache_state(by_graph *g, const by_cache *c, const char *name, by_d
     for (int i = 0; i < rank; i++)
         elements *= shape[i];
     if ((size_t)elements * by_dtype_size(type) > by_memory_bytes(n->memory))
-        return by_graph_fail(g, "%s: the state was made for fewer elements", name);
+        return by_graph_fail(g, "%s: the state was created for fewer elements", name);
     return by_state(g, n->name, type, rank, shape, n->memory);
 }
 
@@ -209,7 +209,7 @@ int64_t nn_cache_room(const by_cache *c)
     return c->store->page * (c->pages ? by_dim(c->pages, 1) : 1);
 }
 
-/* A mask of keys for those that were put before them. */
+/* Extends a key mask to prepended keys. */
 static by_tensor *longer_mask(by_graph *g, by_tensor *mask, int64_t more)
 {
     if (!mask || more == 0)
@@ -248,7 +248,8 @@ static by_tensor *attend(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v, 
     return by_attention_cached(g, q, k, v, state[0], state[1], cache->past, &over);
 }
 
-/* Attention to what the hook of the graph makes of the keys and values. Weights are those of the text's own keys. */
+/* Attention to the keys and values that the hook of the graph returns. Returned weights are only those of the
+ * text's own keys. */
 static by_tensor *attend_extended(by_graph *g, by_tensor *q, by_tensor *k, by_tensor *v,
                                   const by_cache *cache, int layer, const by_attention_spec *spec)
 {

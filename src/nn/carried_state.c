@@ -12,7 +12,7 @@ static by_tensor *all_states(by_graph *g, const nn_carry *c)
     return nn_cache_state(g, c->cache, c->name, c->type, 2, (int64_t[]){rows, c->width}, rows * c->width);
 }
 
-/* Each row goes on from the state of a sequence, unless it is at the beginning. */
+/* Each row continues the state of a sequence, unless it is at the start of a text. */
 static by_tensor *read_rows(by_graph *g, const nn_carry *c)
 {
     by_tensor *state = by_gather(g, all_states(g, c), c->cache->reads); /* (B, C) */
@@ -43,7 +43,7 @@ static by_tensor *held(by_graph *g, const nn_carry *c)
     return nn_stream_state(g, c->stream, c->name, c->type, 2, (int64_t[]){c->batch, c->width});
 }
 
-/* (B, 1) i32: 1 once a piece of the text has been read. Streams begin with zeros. */
+/* (B, 1) i32: 1 once a segment of the text has been read. Streams start with zeros. */
 static by_tensor *begun(by_graph *g, const nn_carry *c)
 {
     char name[96];

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-/* A look-up where there is an adapter, which sees look-ups alone. */
+/* A look-up, so that an adapter's hook applies. */
 static by_tensor *first_row(by_graph *g, by_tensor *table)
 {
     return !gr_is_bad(g) && g->hook ? by_gather(g, table, by_range(g, 1, (int64_t[]){1}))

@@ -16,7 +16,7 @@ by_tensor *nn_patches(by_graph *g, const char *name, by_tensor *pixels, const nn
 {
     const int64_t patch = s->patch, channels = by_dim(pixels, 1), inner = channels * patch * patch;
     if (by_rank(pixels) != 4 || patch < 1 || by_dim(pixels, 2) % patch || by_dim(pixels, 3) % patch)
-        return by_graph_fail(g, "pictures of %lld x %lld pixels are not whole numbers of patches of %lld",
+        return by_graph_fail(g, "pictures of %lld x %lld pixels are not divisible into patches of %lld",
                              (long long)by_dim(pixels, 2), (long long)by_dim(pixels, 3), (long long)patch);
     by_scope_push(g, "%s", name);
     by_tensor *w = by_param(g, "weight", 4, (int64_t[]){s->width, channels, patch, patch},

@@ -1,4 +1,5 @@
-/* relative_attention.c - attention by content and distance (Dai et al. 2019, "Transformer-XL"); XLNet shares it. See nn.h. */
+/* relative_attention.c - relative attention (Dai et al. 2019, "Transformer-XL"), also used by XLNet. See
+ * nn.h. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 
 by_tensor *nn_distances(by_graph *g, int64_t length, int zero, int64_t width, by_dtype type)
 {
-    by_tensor *steps = by_range_from(g, 1, &length, -zero); /* s - p, whose sine has the other sign */
+    by_tensor *steps = by_range_from(g, 1, &length, -zero); /* s - p, whose sine has the opposite sign */
     by_tensor *both = by_sines(g, steps, width, type);      /* (L, C) */
     const int64_t sines = width - width / 2;
     by_tensor *parts[2] = {by_scale(g, by_slice(g, both, 1, 0, sines), -1),
@@ -55,18 +56,18 @@ int64_t nn_relative_chunk(int64_t heads, int64_t queries, int64_t distances)
     return BY_MAX(size / STEP * STEP, STEP);
 }
 
-/* A block with a gradient of its own: of all chunks, only the results are kept. */
+/* A custom block: only the results of chunks are kept. */
 typedef struct cut {
     nn_relative_spec spec;
     by_tensor *in;                /* the queries, (B, T, H*D) */
-    by_tensor *k, *v, *distances; /* in the type of sums, as every chunk adds to their gradients */
+    by_tensor *k, *v, *distances; /* in the accumulation type, because every chunk adds to their gradients */
     int64_t queries;
     nn_chunk at;
     by_tensor *weights; /* of the last chunk, where they are wanted */
 } cut;
 
-/* Queries from `first` on, and the keys that they see: those of the op must be the last for the positions of the queries to
- * be right, and are with a causal mask. Without one, chunks see all keys. */
+/* Queries from `first` on, and the keys that they see. The op aligns the last query with the last key, so
+ * with a causal mask later keys are cut off. Without one, chunks see all keys. */
 static nn_chunk chunk_at(const cut *c, int64_t first)
 {
     const int64_t before = by_dim(c->k, 1) - c->queries; /* the position of the first query */
@@ -114,7 +115,7 @@ static by_tensor *attend_chunk(by_graph *g, void *user, by_tensor *q) /* (B, n, 
     if (c->spec.pairs)
         c->spec.pairs(g, c->spec.user, &at, q, &op);
     op.weights = op.weights ? &weights : NULL;
-    /* The op takes the last query for that of the last key. */
+    /* The op aligns the last query with the last key. */
     const int64_t late = at.key + at.keys - (p + at.queries);
     by_tensor *y = attend(g, &c->spec, op, q, k, v, r, c->spec.zero - low + late);
     c->weights = weights ? widened(g, weights, at.key, by_dim(c->k, 1)) : NULL;
@@ -166,8 +167,8 @@ static void backward(by_graph *g, void *user, by_tensor *const *out, by_tensor *
     din[0] = dq[0] ? nn_concat(g, dq, count, 1) : NULL;
 }
 
-/* Only what a chunk can leave out without a change: with a causal mask, a query that sees nothing must not ask for the mean
- * of all values. */
+/* Whether chunks can omit keys without changing results: with a causal mask, a query that sees no key must
+ * not give the mean of all values. */
 static bool can_cut(const nn_relative_spec *s, int64_t queries)
 {
     const by_pattern_kind kind = s->op.pattern.kind;
@@ -203,7 +204,7 @@ by_tensor *nn_relative_attention(by_graph *g, by_tensor *q, by_tensor *k, by_ten
 {
     nn_relative_spec s = *spec;
     if (s.op.heads < 1 || by_dim(q, -1) % s.op.heads)
-        return by_graph_fail(g, "%d heads do not share a width of %lld evenly", s.op.heads,
+        return by_graph_fail(g, "%d heads do not divide a width of %lld", s.op.heads,
                              (long long)by_dim(q, -1));
     if (s.op.scale == 0)
         s.op.scale = 1.0f / sqrtf((float)by_dim(q, -1) / (float)s.op.heads);

@@ -6,13 +6,13 @@
 
 static const double turn = 6.283185307179586;
 
-/* YaRN (Peng et al. 2023): the pair that turns `rotations` times within the trained length. */
+/* YaRN (Peng et al. 2023): the pair that makes `rotations` rotations within the trained length. */
 static double turning_pair(const nn_rope *r, int width, double rotations)
 {
     return width * log(r->trained / (rotations * turn)) / (2 * log(r->theta));
 }
 
-/* Fast pairs keep their frequency, slow ones are divided by the factor, those between are mixed. */
+/* High frequencies are kept, low ones are divided by the factor, those in between are mixed. */
 static void yarn(const nn_rope *r, int width, float *f)
 {
     double low = turning_pair(r, width, r->fast), high = turning_pair(r, width, r->slow);
@@ -51,9 +51,8 @@ by_tensor *nn_rotary(by_graph *g, by_tensor *x, by_tensor *positions, int head_d
     const int width = r->partial > 0 ? (int)(head_dim * r->partial) : head_dim;
     float f[BY_MAX_ROTARY / 2];
     if (width < 2 || width > BY_MAX_ROTARY || width % 2)
-        return by_graph_fail(
-            g, "rotary positions turn %d elements of a head; an even number up to %d is possible", width,
-            BY_MAX_ROTARY);
+        return by_graph_fail(g, "rotary positions: width %d is not an even number up to %d", width,
+                             BY_MAX_ROTARY);
     for (int i = 0; i < width / 2; i++)
         f[i] = gr_rotary_frequency(r->theta, i, width);
     for (int i = 0; i < width / 2 && r->kind == NN_ROPE_LINEAR; i++)

@@ -28,7 +28,7 @@ by_stream *nn_stream_new(by_device *d, int batch)
 
 static void free_part(part *p)
 {
-    union { /* owned here, though others only read it */
+    union { /* owned by the stream; others only read it */
         const char *from;
         char *to;
     } name = {p->is.name};
@@ -148,11 +148,12 @@ by_tensor *nn_stream_state(by_graph *g, by_stream *s, const char *name, by_dtype
         is = &p->is;
     }
     if (!is_like(is, &like))
-        return by_graph_fail(g, "%s: the stream was made for another type or length of memory", name);
+        return by_graph_fail(g, "%s: the stream was created for another type or length of memory", name);
     return by_state(g, is->name, type, rank, shape, is->memory);
 }
 
-/* The last `length` rows of a memory and the first `first` rows of the segment after it, of both (B, M + T, ...). */
+/* The last `length` rows of a memory and the first `first` rows of the segment after it, of both (B, M + T,
+ * ...). */
 static by_tensor *last_rows(by_graph *g, by_tensor *both, int64_t length, int64_t first)
 {
     const int64_t segment = by_dim(both, 1) - length;
