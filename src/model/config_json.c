@@ -11,7 +11,8 @@
 
 /* ---- nested configurations ------------------------------------------------------------------- */
 
-/* The configuration inside of `json` that a key "part.key" belongs to, and in *key what is left of it. NULL: there is none. */
+/* The configuration inside of `json` that a key "part.key" belongs to, and in *key what is left of it. NULL:
+ * there is none. */
 static cJSON *part_of(const cJSON *json, const char **key)
 {
     const char *dot = strchr(*key, '.');
@@ -52,7 +53,7 @@ static by_status check_parts(const by_model *m)
     cJSON_ArrayForEach(item, m->json)
     {
         if (is_part(m->arch, item->string) && !cJSON_IsObject(item) && !cJSON_IsNull(item))
-            return base_fail(BY_ERR_FORMAT, "config.json: \"%s\" is no object", item->string);
+            return base_fail(BY_ERR_FORMAT, "config.json: \"%s\" is not an object", item->string);
     }
     return BY_OK;
 }
@@ -258,8 +259,8 @@ static by_status rename_aliases(by_model *m)
     return BY_OK;
 }
 
-/* A nested configuration may be there a second time, as PART_dict: in the reference it counts, with the defaults for what it
- * leaves out. */
+/* A nested configuration may be there a second time, as PART_dict: in the reference it counts, with the
+ * defaults for what it leaves out. */
 static by_status rename_parts(by_model *m)
 {
     static const char tail[] = "_dict";
@@ -399,11 +400,10 @@ static by_status read_causal(by_model *m)
     if (strcmp(classes[BY_TASK_LM], classes[BY_TASK_MLM]) == 0)
         m->task = causal ? BY_TASK_LM : BY_TASK_MLM;
     else if (m->task == BY_TASK_LM && !causal)
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "config.json: a %s with \"is_decoder\" not true attends to the tokens that it predicts, "
-            "which is not supported",
-            classes[BY_TASK_LM]);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "config.json: a %s with \"is_decoder\" not true attends to the tokens that it "
+                         "predicts, which is not supported",
+                         classes[BY_TASK_LM]);
     return BY_OK;
 }
 
@@ -561,8 +561,8 @@ bool model_config_put_token(cJSON *json, const char *key, int id)
     return base_json_put(json, key, id < 0 ? cJSON_CreateNull() : cJSON_CreateNumber(id));
 }
 
-/* Which variant it is. A nested configuration without tokens of its own would have those of the published models, which are not in a
- * small vocabulary. */
+/* Which variant it is. A nested configuration without tokens of its own would have those of the published
+ * models, which are not in a small vocabulary. */
 static bool put_text_part(const by_model *m, cJSON *json)
 {
     cJSON *part = m->arch->text_part ? cJSON_GetObjectItemCaseSensitive(json, m->arch->text_part) : NULL;
@@ -597,7 +597,8 @@ cJSON *model_config_json(const by_model *m, by_dtype dtype)
         ok = model_config_put_token(json, "eos_token_id", m->eos);
     if (ok && tokens && !m->json && !arch_has(m->arch, ARCH_ROLE_PAD) && m->pad != m->arch->tokens.pad)
         ok = model_config_put_token(json, "pad_token_id", m->pad);
-    /* The reference library needs it to find the last token of a row, from which a decoder predicts the label. */
+    /* The reference library needs it to find the last token of a row, from which a decoder predicts the
+     * label. */
     if (ok && tokens && m->json && m->task == BY_TASK_CLASSIFY && !arch_has(m->arch, ARCH_ROLE_PAD) &&
         m->pad != token_in(m, "pad_token_id", m->arch->tokens.pad))
         ok = model_config_put_token(json, "pad_token_id", m->pad);

@@ -1,12 +1,12 @@
-/* cut.c - a model of some of the layers of another (by_model_cut). */
+/* cut.c - models made of selected layers of another (by_model_cut). */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "graph/graph.h"
 #include "model/model.h"
 
-/* The first component of a name, but the last, that is a number: "encoder.layer.11.output" -> 11, the prefix "encoder.layer." and the rest
- * ".output". Returns false if there is none. */
+/* The first component of a name, except the last, that is a number: "encoder.layer.11.output" -> 11, the
+ * prefix "encoder.layer." and the rest ".output". Returns false if there is none. */
 static bool split(const char *name, int *prefix, long *number, const char **rest)
 {
     for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
@@ -29,8 +29,8 @@ static int find_layer(const by_model *m, const char *name, int prefix, long laye
     return i;
 }
 
-/* The parameter of m that the one of this name is copied from, or -1. Names with a number belong to a layer if m has the same of its
- * last layer; others are the same in both. */
+/* The parameter of m that this one is copied from, or -1. A name with a number belongs to a layer if m has
+ * the same name in its last layer; other names are the same in both. */
 static int origin(const by_model *m, const char *name, const int *layers, int count)
 {
     const int last[] = {by_model_layers(m) - 1,
@@ -52,8 +52,7 @@ static by_status copy_values(const by_model *from, by_model *to, const int *laye
     for (int i = 0; i < q->count && s == BY_OK; i++) {
         const int k = origin(from, q->list[i].name, layers, count);
         if (k < 0 || p->list[k].count != q->list[i].count)
-            return base_fail(BY_ERR_UNSUPPORTED,
-                             "no layers can be taken out of this %s: %s has no counterpart",
+            return base_fail(BY_ERR_UNSUPPORTED, "cannot select layers of this %s: %s has no counterpart",
                              from->arch->title, q->list[i].name);
         float *v = base_alloc((size_t)p->list[k].count * sizeof *v);
         s = v ? by_params_get(p, k, BY_SLOT_VALUE, v) : BY_ERR_MEMORY;
@@ -69,7 +68,7 @@ static by_status check_layers(const by_model *m, const int *layers, int count)
     const int decoder = (int)arch_config_get(m->arch, m->config, ARCH_ROLE_DECODER_LAYERS);
     const int most = decoder > 0 ? BY_MIN(decoder, by_model_layers(m)) : by_model_layers(m);
     if (m->adapter)
-        return base_fail(BY_ERR_UNSUPPORTED, "the model uses an adapter: merge it first");
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has an adapter: merge it first");
     if (count < 1)
         return base_fail(BY_ERR_ARGUMENT, "a model needs at least one layer");
     for (int i = 0; i < count; i++)
@@ -126,7 +125,7 @@ static by_status cut_into(by_model *to, const by_model *from, const int *layers,
     memcpy(to->config, from->config, a->config_size);
     BY_TRY(cut_lists(to->json, by_model_layers(from), layers, count));
     if (!arch_config_set(a, to->config, ARCH_ROLE_LAYERS, count))
-        return base_fail(BY_ERR_UNSUPPORTED, "no layers can be taken out of a %s", a->title);
+        return base_fail(BY_ERR_UNSUPPORTED, "cannot select layers of a %s", a->title);
     arch_config_set(a, to->config, ARCH_ROLE_DECODER_LAYERS, count);
     BY_TRY(a->check(to->config));
     BY_TRY(copy_names(from, to));

@@ -1,4 +1,4 @@
-/* derive.h - inputs of a model that the host computes from a batch that lacks them (arch_derived). */
+/* derive.h - inputs that the host computes if a batch lacks them (arch_derived). */
 #ifndef BY_MODEL_DERIVE_H
 #define BY_MODEL_DERIVE_H
 
@@ -7,12 +7,12 @@
 
 enum { MODEL_DERIVED = 5 };
 
-/* One of them as a batch has it. */
+/* A derived input as an array of a batch. */
 typedef struct model_derived {
     const arch_derived *how;
     int rank;
     int64_t dim[BY_MAX_RANK];
-    int32_t *values; /* model_derive_room makes room for them, model_derive_free gives it back */
+    int32_t *values; /* allocated by model_derive_room, freed by model_derive_free */
 } model_derived;
 
 /* Finds the inputs that are computed for this batch, with their shapes. Returns their number. */

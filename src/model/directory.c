@@ -11,7 +11,7 @@
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* The size of an axis of an input by its letter: a picture has the model's, every other axis has one element. */
+/* The size of an axis of an input by its letter: that of the model for pictures, otherwise 1. */
 static int64_t axis_size(const by_pictures *p, char letter)
 {
     return letter == 'C' ? p->channels : letter == 'H' ? p->height : letter == 'W' ? p->width : 1;
@@ -32,7 +32,7 @@ by_status model_declare(by_model *m)
         for (int k = 0; k < rank; k++)
             shape[k] = axis_size(&pictures, in->axes[k]);
         if (in->required || strcmp(in->name, "pick") == 0 || strcmp(in->name, "tokens") == 0 ||
-            strcmp(in->name, "pixel_values") == 0) /* a model of both reads one or the other */
+            strcmp(in->name, "pixel_values") == 0) /* a model of texts and pictures reads either */
             by_io_feed(&io, in->name, by_input(g, in->name, in->type, rank, shape));
     }
     by_model_build(m, g, &io);
@@ -70,7 +70,7 @@ static by_status check_task(const by_model *m)
     return BY_OK;
 }
 
-/* The path of a directory from the root on, for folders of adapters, which may be elsewhere. */
+/* The absolute path of a directory, for adapters, which may be elsewhere. */
 static by_status keep_dir(by_model *m, const char *dir)
 {
     char path[PATH_MAX];
@@ -104,7 +104,7 @@ static by_status open_body(by_model *m, const char *config, const char *dir, con
     return s;
 }
 
-/* How to open the body of an adapter: the head is the adapter's where the model has none or another. */
+/* How to open the base model of an adapter: with the adapter's head if the model has none or another. */
 static by_status spec_of_body(const char *dir, bool configured, by_model_spec *spec)
 {
     spec->training = false;
@@ -127,7 +127,7 @@ static by_status spec_of_body(const char *dir, bool configured, by_model_spec *s
     return BY_OK;
 }
 
-/* A model and the adapter in a folder. base NULL: the model that the adapter is for. */
+/* Opens a model with the adapter in a folder. base NULL: the model that the adapter names. */
 static by_status open_adapted(by_model *m, const char *dir, const char *base, const by_model_spec *spec)
 {
     by_model_spec body = *spec;
@@ -144,14 +144,14 @@ static by_status open_adapted(by_model *m, const char *dir, const char *base, co
     return s;
 }
 
-/* What is trained, and how, is the adapter's affair. */
+/* The adapter determines what is trained. */
 static by_status check_frozen(const by_model_spec *spec)
 {
     if (spec->training &&
         (spec->freeze || spec->stochastic_rounding || (spec->layer_decay != 0 && spec->layer_decay != 1)))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "with an adapter the whole model is frozen: no frozen layers, no layer decay, no "
-                         "stochastic rounding");
+        return base_fail(
+            BY_ERR_UNSUPPORTED,
+            "an adapter freezes the whole model: freeze, layer_decay and stochastic_rounding do not apply");
     return BY_OK;
 }
 
@@ -160,7 +160,7 @@ static by_status open_into(by_model *m, const char *dir, const by_model_spec *sp
     by_model_spec body = *spec;
     const bool folder = model_adapter_is_folder(dir);
     if ((folder || spec->adapter_folder) && (spec->adapter || (folder && spec->adapter_folder)))
-        return base_fail(BY_ERR_UNSUPPORTED, "the model has an adapter: merge it before another is added");
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has an adapter: merge it before adding another");
     if (folder || spec->adapter_folder || spec->adapter)
         BY_TRY(check_frozen(spec));
     if (folder || spec->adapter_folder)
@@ -190,7 +190,7 @@ by_model *by_model_open(by_device *d, const char *dir, const by_model_spec *spec
     return m;
 }
 
-/* The preset of that name; NULL and an error that lists all of them if there is none. */
+/* The preset of that name, or NULL with an error that lists all of them. */
 static const arch_preset *find_preset(const arch_family *a, const char *name)
 {
     base_buf names = {0};
@@ -270,7 +270,7 @@ static by_status set_local(const arch_family *a, void *config, const by_model_sh
         return base_fail(BY_ERR_ARGUMENT,
                          "blocks and memories of attention \"1d\" have a length, not rows and columns");
     if (s->upscale && !arch_config_set(a, config, ARCH_ROLE_UPSCALE, s->upscale))
-        return base_fail(BY_ERR_ARGUMENT, "%s does not enlarge pictures", a->title);
+        return base_fail(BY_ERR_ARGUMENT, "%s does not support super-resolution", a->title);
     if (s->distribution)
         BY_TRY(arch_config_choose(a, config, ARCH_ROLE_DISTRIBUTION, s->distribution));
     const char *distribution = arch_config_choice(a, config, ARCH_ROLE_DISTRIBUTION);

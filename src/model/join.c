@@ -1,10 +1,11 @@
-/* join.c - a model of captions from a model of pictures and a language model, or an encoder of texts that guesses hidden words. */
+/* join.c - joins an image encoder and a language model, or a masked language model, into a captioning
+ * model. */
 #include "io/weights.h"
 #include "model/model.h"
 
 typedef struct joining {
     by_model *encoder, *decoder, *both;
-    bool *known; /* parameters of both that have a value from one of the parts */
+    bool *known; /* parameters of the joined model that are copied from one of the parts */
 } joining;
 
 static by_status check_parts(const joining *j)
@@ -12,15 +13,15 @@ static by_status check_parts(const joining *j)
     const by_task task = by_model_task(j->decoder);
     by_pictures p;
     if (!by_model_pictures(j->encoder, &p))
-        return base_fail(BY_ERR_ARGUMENT, "the encoder is a %s, which reads no pictures",
+        return base_fail(BY_ERR_ARGUMENT, "the encoder is a %s, which does not read pictures",
                          by_model_class(j->encoder));
     if (task != BY_TASK_LM && task != BY_TASK_MLM && task != BY_TASK_PRETRAIN)
-        return base_fail(BY_ERR_ARGUMENT, "the decoder is a %s, which is no language model",
+        return base_fail(BY_ERR_ARGUMENT, "the decoder is a %s, which is not a language model",
                          by_model_class(j->decoder));
     return BY_OK;
 }
 
-/* The configuration of both; values are initial ones. */
+/* The joined model with initial values. */
 static by_status make_both(joining *j, uint64_t seed)
 {
     const by_model_spec spec = {.seed = seed};
@@ -46,7 +47,7 @@ static by_status copy_values(joining *j, const by_model *from, int i, int to)
     for (int k = 0; k < by_params_rank(b, to); k++)
         other *= by_params_shape(b, to)[k];
     if (count != other)
-        return base_fail(BY_ERR_FORMAT, "%s has %lld numbers, and %lld are needed",
+        return base_fail(BY_ERR_FORMAT, "%s has %lld elements, expected %lld",
                          io_show(by_params_name(a, i)).text, (long long)count, (long long)other);
     float *values = base_alloc((size_t)count * sizeof *values);
     by_status s = values ? by_params_get(a, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;
@@ -57,7 +58,8 @@ static by_status copy_values(joining *j, const by_model *from, int i, int to)
     return s;
 }
 
-/* Gives the parameters of a part, under this prefix, its values. What both have no place for, such as a pooler, is left out. */
+/* Copies the values of a part to the parameters under this prefix. Parameters without a counterpart, such as
+ * a pooler, are skipped. */
 static by_status take_part(joining *j, const by_model *part, const char *prefix, bool bare)
 {
     const char *own = model_prefix(part);
@@ -76,7 +78,7 @@ static by_status take_part(joining *j, const by_model *part, const char *prefix,
     return BY_OK;
 }
 
-/* Only what joins the two may be new. */
+/* Only cross-attention parameters may be new. */
 static by_status check_known(const joining *j)
 {
     for (int i = 0; i < by_params_count(j->both->params); i++) {
@@ -87,7 +89,7 @@ static by_status check_known(const joining *j)
     return BY_OK;
 }
 
-/* Decoders without padding have the end token for it; texts begin with the token that begins those of the decoder. */
+/* The end token replaces a missing padding token; the start token is that of the decoder. */
 static void set_tokens(joining *j)
 {
     const cJSON *first = cJSON_GetObjectItemCaseSensitive(j->decoder->json, "bos_token_id");

@@ -1,5 +1,5 @@
-/* load.c - loads the tensors of a checkpoint into the parameters of a model. Files from ten years spell the
- * same parameter in several ways; the tables below list all known spellings. */
+/* load.c - loads the tensors of a checkpoint into the parameters of a model. Files of the last ten years name
+ * the same parameter in different ways; the tables below list all known variants. */
 #include <math.h>
 
 #include "base/file.h"
@@ -61,8 +61,8 @@ static int find_spelled(const by_model *m, const char *name, base_buf *scratch)
     return scratch->failed ? -1 : by_params_find(m->params, scratch->data);
 }
 
-/* Puts the name that a parameter has in published files where `name` is made of the names of modules (arch_family.modules).
- * Returns false if it is the same. */
+/* Converts a name in terms of modules (arch_family.modules) to the name in published files. Returns false if
+ * it is the same. */
 static bool respell(const by_model *m, const char *name, base_buf *out)
 {
     const arch_alias *all = m->arch->modules ? m->arch->modules : m->arch->renamed;
@@ -84,7 +84,7 @@ static bool respell(const by_model *m, const char *name, base_buf *out)
     return other && !out->failed;
 }
 
-/* As find_spelled, with the names of modules too: programs that store a state as it is in memory write these. */
+/* As find_spelled, but also accepts module names, which programs that dump a state dictionary write. */
 static int find(const by_model *m, const char *name, base_buf *scratch)
 {
     base_buf file = {0};
@@ -181,9 +181,8 @@ static bool has_shape(const gr_param_info *info, const by_weight *e)
     return fits;
 }
 
-/* Returns true if a parameter keeps its initial values although the model is opened: the labels of a new
- * head, and anything outside the body that the file lacks. Without a task, the head is the one that config.json
- * describes, and the file has it or another. */
+/* Returns true if a parameter keeps its initial values when a model is opened: the labels of a new head, and
+ * parameters outside of the body that the file lacks. */
 static bool is_fresh(const by_model *m, const gr_param_info *info, const by_weight *found,
                      const by_model_spec *spec)
 {
@@ -199,7 +198,7 @@ static bool is_fresh(const by_model *m, const gr_param_info *info, const by_weig
 
 enum { SHOWN = 4 };
 
-/* The first few of a list of names, and the number of the others. */
+/* The first names of a list, and the number of the others. */
 typedef struct few {
     base_buf text;
     int count;
@@ -330,7 +329,7 @@ static void tie(const by_model *m, const by_weight **found, const by_weight *hea
         found[k] = head;
 }
 
-/* A tensor of a head over the vocabulary, which the task does not have. */
+/* A tensor of a language model head that the task does not have. */
 static bool is_unused_head(const by_model *m, const char *name)
 {
     const bool predicts = m->task == BY_TASK_LM || m->task == BY_TASK_MLM || m->task == BY_TASK_SEQ2SEQ ||
@@ -338,8 +337,8 @@ static bool is_unused_head(const by_model *m, const char *name)
     return !predicts && !model_in_body(m, name);
 }
 
-/* A duplicate replaces its parameter if that is missing, and must have the same values otherwise, unless it belongs to a head
- * that has values of its own and is left out. */
+/* A duplicate replaces its parameter if that is missing, and otherwise must have the same values, unless it
+ * belongs to a skipped head with separate values. */
 static by_status tie_copy(const by_model *m, const by_weight **found, const by_weight *e, bool prefixed)
 {
     const char *of = copied(m, e->name);

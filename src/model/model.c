@@ -40,11 +40,10 @@ by_status by_model_check_mask(const by_model *m, const int32_t *mask, int batch,
 {
     for (int b = 0; m->arch->looks_ahead && mask && b < batch; b++)
         if (!mask[(size_t)b * (size_t)seq])
-            return base_fail(
-                BY_ERR_UNSUPPORTED,
-                "row %d: the first token is masked, and in %s it would attend to later tokens; move the "
-                "padding to the end",
-                b, m->arch->title);
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "row %d: the first token is masked, and in %s it would attend to later tokens; "
+                             "move the padding to the end",
+                             b, m->arch->title);
     return BY_OK;
 }
 
@@ -106,7 +105,7 @@ const by_input_info *by_model_input(const by_model *m, int i)
     return NULL;
 }
 
-/* 1 where query and key belong to one document, else 0: (B, 1, T, T) from (B, T). */
+/* 1 where query and key belong to the same document, otherwise 0: (B, 1, T, T) from (B, T). */
 static by_tensor *same_document(by_graph *g, by_tensor *documents)
 {
     const int64_t b = by_dim(documents, 0), t = by_dim(documents, 1);
@@ -116,7 +115,7 @@ static by_tensor *same_document(by_graph *g, by_tensor *documents)
     return by_cast(g, by_clamp(g, by_sub(g, one, by_mul(g, d, d)), 0, 1), BY_I32);
 }
 
-/* Adds the inputs that follow from others. */
+/* Adds inputs that are computed from others. */
 static void complete_inputs(const by_model *m, by_graph *g, by_model_io *io, const by_adapter *a)
 {
     by_tensor *tokens = by_io_input(io, "tokens");
@@ -149,7 +148,7 @@ static bool check_inputs(const by_model *m, by_graph *g, const by_model_io *io)
     return true;
 }
 
-/* Calls the architecture, and returns the scores of its attention if they are wanted. */
+/* Calls the architecture's build function, and returns attention scores if requested. */
 static void build_body(const by_model *m, by_graph *g, by_model_io *io)
 {
     nn_scores kept = {0};
@@ -468,10 +467,11 @@ by_status by_model_set_hash_rounds(by_model *m, int rounds)
     if (!m)
         return base_fail_missing("model");
     if (rounds < 1 || rounds > MOST)
-        return base_fail(BY_ERR_ARGUMENT, "%d rounds of hashing are not possible; 1 to %d are", rounds, MOST);
+        return base_fail(BY_ERR_ARGUMENT, "invalid number of hash rounds: %d; expected 1 to %d", rounds,
+                         MOST);
     return arch_config_set(m->arch, m->config, ARCH_ROLE_HASHES, rounds)
                ? BY_OK
-               : base_fail(BY_ERR_UNSUPPORTED, "%s does not hash", m->arch->title);
+               : base_fail(BY_ERR_UNSUPPORTED, "%s does not use LSH attention", m->arch->title);
 }
 
 void by_model_set_pad(by_model *m, int token)

@@ -22,11 +22,11 @@ struct by_model {
     by_weights *file; /* mapped weights in use; usually NULL */
     cJSON *json;      /* config.json as read, so that unknown keys survive a save; NULL for a new model */
     char *dir;        /* of the weights; NULL for a new model */
-    bool *fresh;      /* by parameter: it has an initial value where a file has none; NULL: none has */
-    by_adapter *adapters, *adapter; /* all of them, and the one in use; NULL: none */
+    bool *fresh;      /* per parameter: it may keep its initial value if the file lacks it; NULL: none */
+    by_adapter *adapters, *adapter; /* all adapters, and the active one; NULL: none */
 };
 
-/* The part of the configuration that describes the head over the vocabulary. */
+/* The part of the configuration that describes the language model head. */
 static inline arch_head *model_head(const by_model *m)
 {
     return (arch_head *)((char *)m->config + m->arch->head_offset);
@@ -51,7 +51,7 @@ void model_strings_free(char **names, int count); /* frees a list of heap string
 enum { MODEL_MAX_LABELS = 1 << 20 };
 /* Sets arch, config, json, task, labels and token ids from DIR/config.json. */
 by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec);
-/* The architecture of the model in a directory, by its config.json alone. NULL on failure. */
+/* The architecture of the model in a directory, from its config.json. NULL on failure. */
 const arch_family *model_family_of(const char *dir);
 by_status model_config_take(by_model *m, const by_model_spec *spec); /* the same from m->json */
 /* Returns the configuration to save with weights of that type, or NULL if allocation fails. */
@@ -62,7 +62,8 @@ bool model_config_put_token(cJSON *json, const char *key, int id); /* a negative
  * -1 if there is none. */
 int model_find(const by_model *m, const char *name);
 
-/* A model without an architecture, whose parameters will have this type; NULL when memory is out (directory.c). */
+/* A model without an architecture whose parameters will have this type; NULL if out of memory
+ * (directory.c). */
 by_model *model_blank(by_device *d, by_dtype dtype);
 
 /* Declares every parameter by building the model once over inputs of one element (directory.c). */
@@ -70,7 +71,7 @@ by_status model_declare(by_model *m);
 
 /* ---- weights (load.c) ------------------------------------------------------------------------ */
 
-/* Decides whether the head over the vocabulary has its own weights: the configuration does not tie it, or the
+/* Decides whether the language model head has its own weights: the configuration does not tie it, or the
  * checkpoint has different values for it. Call before parameters are declared. */
 void model_head_find(by_model *m, const by_weights *file);
 
@@ -83,10 +84,10 @@ by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 const char *model_prefix(const by_model *m);
 bool model_in_body(const by_model *m, const char *name);
 
-/* ---- before the buffers (rates.c) -----------------------------------------------------------------------
- */
+/* ---- before the parameters are frozen (rates.c)
+ * --------------------------------------------------------- */
 
-/* Decide what is trained and how weights are stored, as the spec says. Before the buffers are made. */
+/* Set learning-rate factors and storage types from the spec. Call before by_params_freeze. */
 by_status model_prepare(by_model *m, const by_model_spec *spec);
 
 #endif

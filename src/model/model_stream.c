@@ -22,7 +22,7 @@ by_status by_model_set_memory(by_model *m, int positions)
     if (!arch_has(m->arch, ARCH_ROLE_MEMORY))
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no memory of earlier segments", by_model_title(m));
     if (positions < 0 || positions > MOST_POSITIONS)
-        return base_fail(BY_ERR_ARGUMENT, "a memory of %d positions: 0 to %d are possible", positions,
+        return base_fail(BY_ERR_ARGUMENT, "invalid memory of %d positions: expected 0 to %d", positions,
                          MOST_POSITIONS);
     arch_config_set(m->arch, m->config, ARCH_ROLE_MEMORY, positions);
     return BY_OK;
@@ -35,7 +35,7 @@ by_stream *by_stream_new(by_model *m, int batch)
         return NULL;
     }
     if (batch < 1) {
-        base_fail(BY_ERR_ARGUMENT, "a stream of %d texts is not possible", batch);
+        base_fail(BY_ERR_ARGUMENT, "invalid number of texts in a stream: %d", batch);
         return NULL;
     }
     if (!by_model_carries(m)) {

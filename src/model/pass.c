@@ -120,7 +120,7 @@ int64_t by_batch_targets(const by_model *m, const by_batch *b)
 
 struct by_pass {
     by_model *model;
-    const by_adapter *adapter; /* of the model when the pass was compiled */
+    const by_adapter *adapter; /* the model's adapter when the pass was compiled */
     by_batch like;             /* names, types and shapes; its data is never read */
     by_model_io io;
     by_program *program;
@@ -142,7 +142,7 @@ static bool reads_last(const by_model *m, const by_batch *b)
            !by_batch_find(b, "pick");
 }
 
-/* Returns true if the family numbers positions by the tokens, some of which may be padding. */
+/* Returns true if the family numbers positions from the tokens, not counting padding. */
 static bool counts_positions(const by_model *m, const by_batch *b)
 {
     return !by_batch_find(b, "positions") &&
@@ -200,14 +200,14 @@ static void summarize(by_pass *p, by_graph *g, by_tensor *weights)
     p->summary = by_output(g, "summary", by_reshape(g, sum, 2, (int64_t[]){b, c}));
 }
 
-/* Pairs of texts and pictures need no targets: each belongs to its like. */
+/* Pairs of texts and pictures need no targets: text i belongs to picture i. */
 static bool has_own_targets(const by_model *m, const by_batch *b)
 {
     return by_model_task(m) == BY_TASK_CONTRAST && by_batch_find(b, "tokens") &&
            by_batch_find(b, "pixel_values");
 }
 
-/* Keeps the outputs of a forward pass. */
+/* Marks the outputs of a forward pass as readable. */
 static void keep_outputs(by_pass *p, by_graph *g, bool pooled)
 {
     static const char *const names[] = {"logits", "second", "features", "pooled"};
@@ -230,16 +230,17 @@ static by_model_io with_tokens(const by_model_io *io, by_tensor *tokens)
     return other;
 }
 
-/* Scheduled sampling. The tokens before each position are known when it is read only if one position follows the other; so the
- * model is built twice. The first building reads the given tokens. The second reads, at the sampled positions, what
- * the first predicts for them. No gradient goes through the prediction. */
+/* Scheduled sampling in parallel: the model is built twice. The first copy reads the given tokens; the second
+ * reads, at the sampled positions, the predictions of the first. No gradient flows through the
+ * predictions. */
 static void build_sampled(by_pass *p, by_graph *g, by_tensor *sampled)
 {
     by_tensor *tokens = by_io_input(&p->io, "tokens"); /* (B, T) */
     by_model_io first = with_tokens(&p->io, tokens);
     first.want_hidden = first.want_attention = false;
     by_model_build(p->model, g, &first);
-    by_tensor *next = by_argmax(g, by_io_output(&first, "logits")); /* (B, T): of the positions after */
+    /* (B, T): predictions for the next positions */
+    by_tensor *next = by_argmax(g, by_io_output(&first, "logits"));
     by_tensor *own = by_concat(
         g, (by_tensor *[]){by_slice(g, tokens, 1, 0, 1), by_slice(g, next, 1, 0, p->like.seq - 1)}, 2, 1);
     by_model_io second = with_tokens(&p->io, by_where(g, sampled, own, tokens));
@@ -309,7 +310,7 @@ static bool is_read(const by_model *m, const char *name)
     return false;
 }
 
-/* The elements that targets must have: one, or as many as there are probabilities. */
+/* Elements per target: one, or the number of classes. */
 static int64_t wanted_targets(const by_model *m, const by_batch *b, const by_array *targets)
 {
     const bool shares = by_model_task(m) == BY_TASK_CLASSIFY && targets->type != BY_I32 &&
@@ -317,7 +318,7 @@ static int64_t wanted_targets(const by_model *m, const by_batch *b, const by_arr
     return shares ? (int64_t)b->batch * by_model_labels(m) : by_batch_targets(m, b);
 }
 
-/* What a family computes from a batch is read on the host: these arrays have an id for every token. */
+/* Derived inputs are computed on the host from these arrays, which must have an id for every token. */
 static by_status check_derived_from(const by_model *m, const by_batch *b)
 {
     for (int i = 0; i < b->count && m->arch->derived; i++) {
@@ -449,7 +450,7 @@ static by_status feed_last_ends(by_pass *p, const int32_t *tokens)
             last--;
         if (last < 0 && other > 0)
             return base_fail(BY_ERR_ARGUMENT,
-                             "row %d has no end token (%d), from which its label is predicted", r, eos);
+                             "row %d has no end token (%d), which its label is predicted from", r, eos);
         p->scratch[r] = r * seq + BY_MAX(last, 0);
     }
     return feed(p, "pick", p->scratch);
@@ -540,11 +541,10 @@ by_status by_pass_finite(const by_model *m, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return base_fail(
-                BY_ERR_NUMERIC,
-                "the output is not finite: weights of the %s contain NaN or infinity, or overflow in "
-                "its precision",
-                by_model_class(m));
+            return base_fail(BY_ERR_NUMERIC,
+                             "the output is not finite: weights of the %s contain NaN or infinity, or "
+                             "overflow in its precision",
+                             by_model_class(m));
     return BY_OK;
 }
 

@@ -1,11 +1,11 @@
-/* rates.c - which parameters of a model learn, how fast, and how those that do not are stored. */
+/* rates.c - learning-rate factors of a model's parameters, and storage types of frozen ones. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/graph.h"
 #include "model/model.h"
 
-/* The layer in a parameter's name, "encoder.layer.11.output": 11. -1: none. */
+/* The layer in a parameter's name, 11 in "encoder.layer.11.output", or -1. */
 static int layer_in(const char *name)
 {
     for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
@@ -30,11 +30,11 @@ static int depth_of(const by_model *m, int param)
     return 0;
 }
 
-/* What is frozen: all depths below one, but for some parameters. */
+/* What is frozen: all depths below a limit, with exceptions. */
 typedef struct frozen {
     int depth;
     bool spares;
-    const char *spared; /* names, with commas; NULL: biases */
+    const char *spared; /* comma-separated names; NULL: biases */
 } frozen;
 
 static bool is_bias(const char *name)
@@ -90,10 +90,11 @@ static by_status check_spared(const by_model *m, const frozen *f)
                              m->arch->title, (int)n, at);
         at += n + (at[n] == ',');
     }
-    return any ? BY_OK : base_fail(BY_ERR_ARGUMENT, "but: names no parameters");
+    return any ? BY_OK : base_fail(BY_ERR_ARGUMENT, "but: is empty");
 }
 
-/* All is frozen but some parameters and, where the task has labels or the like, what lies above the last layer: that may be new. */
+/* Everything is frozen except the listed parameters and, for tasks with labels or spans, parameters above the
+ * last layer, which may be new. */
 static by_status freeze_rest(const by_model *m, const char *spared, frozen *f)
 {
     *f = (frozen){.depth = by_model_layers(m) + 1 + !model_has_new_head(m->task), .spares = true};
@@ -118,16 +119,15 @@ static by_status find_frozen(const by_model *m, const char *freeze, frozen *f)
     else if (strcmp(freeze, "body") == 0)
         n = layers;
     else if (end == freeze || *end || n < 0 || n > layers)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "what is to be frozen is \"embeddings\", \"body\", \"weights\", \"but:NAMES\" or a number of "
-            "layers up to %d, not \"%s\"",
-            layers, freeze);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "what is to be frozen is \"embeddings\", \"body\", \"weights\", \"but:NAMES\" or a "
+                         "number of layers up to %d, not \"%s\"",
+                         layers, freeze);
     f->depth = (int)n + 1;
     return BY_OK;
 }
 
-/* Each layer learns at layer_decay times the rate of the one above it. */
+/* The learning rate of each layer is layer_decay times that of the layer above. */
 static by_status set_rates(by_model *m, double layer_decay, const char *freeze)
 {
     by_params *p = m->params;
@@ -143,11 +143,11 @@ static by_status set_rates(by_model *m, double layer_decay, const char *freeze)
     return BY_OK;
 }
 
-/* Weights that are not trained, and whose rows are whole blocks, are stored as `type`. */
+/* Frozen weights whose rows are whole blocks are stored as `type`. */
 static by_status set_types(by_params *p, by_dtype type, bool training)
 {
     if (by_dtype_block(type) < 2 && type != BY_BF16 && type != BY_F16)
-        return base_fail(BY_ERR_ARGUMENT, "weights are stored as q8_0, q4_0, bf16 or f16, not %s",
+        return base_fail(BY_ERR_ARGUMENT, "weights can be stored as q8_0, q4_0, bf16 or f16, not %s",
                          by_dtype_name(type));
     if (by_dtype_block(type) < 2 && by_dtype_size(p->type) == 2)
         return base_fail(BY_ERR_UNSUPPORTED, "weights of %s need f32 activations, not %s",

@@ -1,4 +1,4 @@
-/* reader.c - texts that are read piece by piece (banyan/reader.h). */
+/* reader.c - incremental reading (banyan/reader.h). */
 #include "banyan/reader.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ struct by_reader {
 by_reader *by_reader_new(by_model *m, int batch, int segment)
 {
     if (m && (by_model_task(m) != BY_TASK_LM || by_model_rereads(m))) {
-        base_fail(BY_ERR_UNSUPPORTED, "a %s does not predict a text from left to right", by_model_class(m));
+        base_fail(BY_ERR_UNSUPPORTED, "a %s does not predict text from left to right", by_model_class(m));
         return NULL;
     }
     by_stream *stream = by_stream_new(m, batch);
@@ -58,7 +58,7 @@ void by_reader_free(by_reader *r)
     base_free(r);
 }
 
-/* Logits become logarithms of probabilities. */
+/* Converts logits to log-probabilities. */
 static void normalize(float *x, int count)
 {
     double most = x[0], sum = 0;
@@ -71,7 +71,7 @@ static void normalize(float *x, int count)
         x[i] = (float)(x[i] - lse);
 }
 
-/* The logits (length, V) of row b: p of each token is in the row before it. */
+/* The logits (length, V) of row b: the probability of each token is in the row before it. */
 static void take_row(by_reader *r, int b, int length, float *log_p)
 {
     const size_t vocab = (size_t)r->vocab;
@@ -111,10 +111,10 @@ by_status by_reader_feed(by_reader *r, const int32_t *tokens, int count, float *
         return base_fail_missing(r ? "tokens" : "reader");
     for (ptrdiff_t i = 0; i < (ptrdiff_t)r->batch * count; i++)
         if (tokens[i] < 0 || tokens[i] >= r->vocab)
-            return base_fail(BY_ERR_ARGUMENT, "there is no token %d; the vocabulary has %d", tokens[i],
+            return base_fail(BY_ERR_ARGUMENT, "token %d is outside the vocabulary of %d", tokens[i],
                              r->vocab);
     for (int at = 0; at < count;) {
-        int length = r->segment; /* then halves of it, so that few lengths are compiled */
+        int length = r->segment; /* then halves of it, so that few shapes are compiled */
         while (length > count - at)
             length = (length + 1) / 2;
         BY_TRY(read_segment(r, tokens, count, at, length, log_p));

@@ -1,10 +1,12 @@
-/* adaptive.c - adaptive input representations (Baevski and Auli 2019) and adaptive softmax (Grave et al. 2017), as
- * Transformer-XL has them. The vocabulary is sorted by frequency and cut into clusters. Cluster 0, the head, is
- * predicted together with one more column per tail cluster; a token of a tail is predicted in two steps:
+/* adaptive.c - adaptive input representations (Baevski and Auli 2019) and adaptive softmax (Grave et al.
+ * 2017), as used by Transformer-XL. The vocabulary is sorted by frequency and split into clusters. Cluster 0,
+ * the head, is predicted together with one extra column per tail cluster; a tail token is predicted in two
+ * steps:
  *
  *      log p(w) = log p(tail i) + log p(w | tail i)
  *
- * Tables of later clusters may be narrower, by the factor div each, and are projected to the model's width. */
+ * Each cluster's table may be narrower than the previous one by the factor div, and is projected to the
+ * model's width. */
 #include "models/models.h"
 
 #include "base/base.h"
@@ -31,7 +33,7 @@ int arch_adaptive_tails(const arch_adaptive *a)
     return n;
 }
 
-/* The first token of cluster i; of the one after the last, the size of the vocabulary. */
+/* The first token of cluster i; for i past the last cluster, the size of the vocabulary. */
 static int64_t begin_of(const arch_adaptive *a, int i)
 {
     return i == 0 ? 0 : i <= arch_adaptive_tails(a) ? a->cutoffs[i - 1] : a->vocab;
@@ -80,7 +82,7 @@ static by_tensor *projection_of(by_graph *g, const arch_adaptive *a, const char 
 
 /* ---- clusters of tokens ---------------------------------------------------------------------- */
 
-/* Ids as f32, which has every id of a vocabulary exactly. */
+/* Ids as f32, which represents every id exactly. */
 static by_tensor *shifted(by_graph *g, by_tensor *ids, double by, double low, double high)
 {
     by_tensor *x = by_add(g, by_cast(g, ids, BY_F32), by_fill(g, BY_F32, 0, NULL, by));
@@ -95,7 +97,7 @@ static by_tensor *inside(by_graph *g, const arch_adaptive *a, by_tensor *ids, in
     return by_sub(g, low, past);
 }
 
-/* Ids of cluster i counted from its first; others are any of its ids. */
+/* Ids relative to the first of cluster i; for ids of other clusters, an arbitrary valid one. */
 static by_tensor *local(by_graph *g, const arch_adaptive *a, by_tensor *ids, int i)
 {
     by_tensor *x = shifted(g, ids, -(double)begin_of(a, i), 0, (double)(size_of(a, i) - 1));
@@ -125,7 +127,7 @@ by_tensor *arch_adaptive_embedding(by_graph *g, by_tensor *ids, const arch_adapt
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* The projection before the logits of cluster i; NULL: there is none. */
+/* The projection before the logits of cluster i, or NULL. */
 static by_tensor *out_projection(by_graph *g, const arch_adaptive *a, int i)
 {
     const int at = shares_table(a) ? 0 : i;
@@ -162,7 +164,7 @@ static by_tensor *bias_of(by_graph *g, const arch_adaptive *a, int i)
     return rows_of(g, a, by_param(g, full, 1, &size, (by_init){BY_INIT_ZERO, 0}), i);
 }
 
-/* h (N, C) -> logits of cluster i; those of the head have the columns of the tails after them. */
+/* h (N, C) -> logits of cluster i; in the head, followed by the columns of the tails. */
 static by_tensor *logits_of(by_graph *g, const arch_adaptive *a, bool own, by_tensor *h, int i)
 {
     const int64_t tails = arch_adaptive_tails(a);
@@ -179,7 +181,7 @@ static by_tensor *logits_of(by_graph *g, const arch_adaptive *a, bool own, by_te
     return by_linear(g, h, w, b, NULL);
 }
 
-/* The column of the head that stands for tail i. */
+/* The column of the head for tail i. */
 static int64_t column_of(const arch_adaptive *a, int i)
 {
     const int tails = arch_adaptive_tails(a);
@@ -223,7 +225,7 @@ void arch_adaptive_head(by_graph *g, by_model_io *io, const arch_adaptive *a, bo
 
 /* ---- loss ------------------------------------------------------------------------------------ */
 
-/* Targets (N) of the head: a token of a tail is the tail's column. */
+/* Targets (N) of the head: a tail token maps to the column of its tail. */
 static by_tensor *head_targets(by_graph *g, const arch_adaptive *a, by_tensor *targets)
 {
     for (int i = 1; i <= arch_adaptive_tails(a); i++) {
@@ -233,7 +235,8 @@ static by_tensor *head_targets(by_graph *g, const arch_adaptive *a, by_tensor *t
     return targets;
 }
 
-/* The mean loss of the rows whose target is in tail i. Where the batch lists them, no other row is computed. */
+/* The mean loss of the rows whose target is in tail i. If the batch lists them, only these rows are
+ * computed. */
 static by_tensor *tail_loss(by_graph *g, const by_model_io *io, const arch_adaptive *a, bool own,
                             by_tensor *targets, by_tensor *mask, int i)
 {
@@ -275,7 +278,7 @@ static bool is_in(const arch_adaptive *a, int32_t target, int i)
     return target >= begin_of(a, i) && target < begin_of(a, i + 1);
 }
 
-/* (2, K): K is a power of two times a sixteenth of the rows, so that few shapes are compiled. */
+/* (2, K): K is a sixteenth of the rows times a power of two, so that few shapes are compiled. */
 static int tail_shape(const arch_adaptive *a, const arch_rows *rows, int64_t *dim, int i)
 {
     int64_t count = 0, room = BY_MAX(rows->count / 16, 1);

@@ -1,7 +1,6 @@
-/* albert.c - Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language
- * Representations". Small embeddings projected to the width of the body; the layers of a group share their
- * parameters, and usually there is one group. Pretrained to guess hidden tokens and the order of two
- * sentences. */
+/* albert.c - Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations".
+ * Small embeddings projected to the width of the body; the layers of a group share their parameters, and
+ * usually there is one group. Pretrained with masked tokens and sentence order prediction. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -140,9 +139,9 @@ static by_status check(const void *config)
 {
     const albert_config *c = config;
     if (c->groups > c->layers)
-        return base_fail(BY_ERR_FORMAT, "%d layers do not make %d groups", c->layers, c->groups);
+        return base_fail(BY_ERR_FORMAT, "%d layers do not divide into %d groups", c->layers, c->groups);
     if (c->layers * c->in_group > BY_MAX_LAYERS)
-        return base_fail(BY_ERR_FORMAT, "%d layers of %d each are too many", c->layers, c->in_group);
+        return base_fail(BY_ERR_FORMAT, "too many layers: %d of %d each", c->layers, c->in_group);
     return arch_check_heads(c->width, c->heads);
 }
 

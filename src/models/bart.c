@@ -1,6 +1,7 @@
 /* bart.c - Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training". An encoder and a decoder
  * of post-norm blocks, learned positions, a norm after the embedding, one table for both texts and the head.
- * mBART, PEGASUS and the Transformer of 2017 (marian.c) have the same names and differ by arch_bart_config. */
+ * mBART, PEGASUS and the 2017 Transformer (marian.c) have the same parameter names and differ in
+ * arch_bart_config. */
 #include <math.h>
 
 #include "base/base.h"
@@ -34,7 +35,7 @@ const arch_key arch_bart_keys[] = {
     {.key = "is_encoder_decoder", .neutral = "true"},
     {.key = "encoder_layerdrop", .neutral = "0", .training = true},
     {.key = "decoder_layerdrop", .neutral = "0", .training = true},
-    /* what the family has anyway, in old files */
+    /* redundant settings in old files */
     {.key = "normalize_before"},
     {.key = "normalize_embedding"},
     {.key = "add_final_layer_norm"},
@@ -50,13 +51,13 @@ const arch_alias arch_bart_copies[] = {{"encoder.embed_tokens.weight", "model.sh
 
 const char *const arch_bart_optional[] = {"final_logits_bias", NULL};
 
-enum { FIRST = 2 }; /* rows of a table of positions that nothing uses */
+enum { FIRST = 2 }; /* unused rows of the position table */
 
 static const float eps = 1e-5f;
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* A sub-layer works on what before() gives, and after() adds what it made of that. */
+/* before() gives the input of a sub-layer, and after() adds its output. */
 static by_tensor *before(by_graph *g, const arch_bart_config *c, const char *norm, by_tensor *x)
 {
     return c->pre_norm ? nn_layernorm(g, norm, x, eps) : x;
@@ -192,7 +193,7 @@ static by_tensor *decode(by_graph *g, const arch_bart_config *c, by_model_io *io
     return x;
 }
 
-/* What every decoder block will look at. */
+/* Keys and values of cross-attention for every decoder block. */
 static void keep_memory(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
     for (int i = 0; i < c->decoder_layers; i++) {
@@ -213,12 +214,14 @@ static by_tensor *token_table(by_graph *g, const arch_bart_config *c, const char
     return by_param(g, name, 2, (int64_t[]){rows, c->width}, (by_init){BY_INIT_NORMAL, table_std(c)});
 }
 
-/* Labels from the position that by_io_input(io, "pick") names in each row, which is that of the last end token. */
+/* Labels are predicted from the position that by_io_input(io, "pick") gives in each row, that of the last end
+ * token. */
 static void classify(by_graph *g, const arch_bart_config *c, by_model_io *io)
 {
     if (!by_io_input(io, "pick")) {
-        by_io_return(io, "logits",
-                     by_graph_fail(g, "to classify, the model must know the position to look at (pick)"));
+        by_io_return(
+            io, "logits",
+            by_graph_fail(g, "classification requires the input \"pick\", the position of the last token"));
         return;
     }
     by_tensor *h =
@@ -228,7 +231,7 @@ static void classify(by_graph *g, const arch_bart_config *c, by_model_io *io)
     arch_label_head(g, io, "classification_head.out_proj", by_dropout(g, h, c->label_drop), c->std);
 }
 
-/* Nothing of final_logits_bias is learnt: it rules tokens out (padding, in Marian's files). */
+/* final_logits_bias is not trained: it bans tokens (padding, in Marian's files). */
 static void write_tokens(by_graph *g, const arch_bart_config *c, by_model_io *io, by_tensor *table)
 {
     const int64_t vocab = by_dim(table, 0);
@@ -243,7 +246,7 @@ void arch_bart_build(by_graph *g, const void *config, by_model_io *io)
 {
     const arch_bart_config *c = config;
     const int64_t vocab = c->shared || !c->target_vocab ? c->vocab : c->target_vocab;
-    const bool apart = !c->shared || !c->head.tied; /* what is not tied is one table each */
+    const bool apart = !c->shared || !c->head.tied; /* untied embeddings have separate tables */
     by_scope_push(g, "model");
     if (c->shared && apart) /* which nothing uses then */
         by_param_fixed(g, "shared.weight", 2, (int64_t[]){c->vocab, c->width},
@@ -348,8 +351,8 @@ const arch_family arch_bart = {
     ARCH_BART_COMMON,
 };
 
-/* Liu et al. 2020: norms before the sub-layers and after the last; a text begins with its language, which
- * stands at its end. */
+/* Liu et al. 2020: norms before the sub-layers and after the last. The decoder starts with the language
+ * token, which is the last target. */
 const arch_family arch_mbart = {
     .family = "mbart",
     .title = "mBART (Liu et al. 2020)",
@@ -374,7 +377,7 @@ const arch_family arch_mbart = {
 
 static const char *const sines[] = {"encoder.embed_positions.weight", "decoder.embed_positions.weight", NULL};
 
-/* Zhang et al. 2020: norms as mBART, sinusoidal positions, no norm after the embedding. */
+/* Zhang et al. 2020: norms as in mBART, sinusoidal positions, no norm after the embedding. */
 const arch_family arch_pegasus = {
     .family = "pegasus",
     .title = "PEGASUS (Zhang et al. 2020)",

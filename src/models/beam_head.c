@@ -1,10 +1,11 @@
-/* beam_head.c - answers by a beam of starts, as XLNet finds them in SQuAD 2.0: the end of an answer depends on its start,
- * and a third score says whether there is an answer. Yang et al. 2019. See models.h. */
+/* beam_head.c - the question answering head of XLNet for SQuAD 2.0 (Yang et al. 2019), which searches a beam
+ * of starts: the end of an answer depends on its start, and a third score predicts whether there is an
+ * answer. See models.h. */
 #include "base/base.h"
 #include "models/models.h"
 
-/* x (..., C) by columns `first` to `first` + C of the weights `name` (C, 2 C): the part of a projection of two joined states
- * that belongs to one of them. */
+/* x (..., C) times columns `first` to `first` + C of the weights `name` (C, 2 C): the part of a projection of
+ * two concatenated states that belongs to one of them. */
 static by_tensor *half_of(by_graph *g, const char *name, by_tensor *x, bool second, float std)
 {
     const int64_t c = by_dim(x, -1), shape[2] = {c, 2 * c};
@@ -12,7 +13,7 @@ static by_tensor *half_of(by_graph *g, const char *name, by_tensor *x, bool seco
     return by_linear(g, x, by_slice(g, w, 1, second ? c : 0, c), NULL, NULL);
 }
 
-/* tanh of a projection of a (..., C) and b (..., C) joined; the axes before C broadcast. */
+/* tanh of a projection of the concatenation of a (..., C) and b (..., C); the axes before C broadcast. */
 static by_tensor *both_of(by_graph *g, by_tensor *a, by_tensor *b, float std)
 {
     const int64_t c = by_dim(a, -1);
@@ -21,7 +22,8 @@ static by_tensor *both_of(by_graph *g, by_tensor *a, by_tensor *b, float std)
     return by_activation(g, by_add(g, a, half_of(g, "dense_0.weight", b, true, std)), BY_TANH);
 }
 
-/* Scores without those of tokens that cannot be part of an answer. mask: 1 there, its axes broadcast; NULL: none. */
+/* Masks the scores of tokens that cannot be part of an answer: mask is 1 there, broadcasts, and may be
+ * NULL. */
 static by_tensor *hide(by_graph *g, by_tensor *x, by_tensor *mask)
 {
     const by_dtype type = by_type(x) == BY_F64 ? BY_F64 : BY_F32;
@@ -51,7 +53,7 @@ static by_tensor *end_logits(by_graph *g, const by_model_io *io, by_tensor *star
                 mask ? by_reshape(g, mask, 3, (int64_t[]){b, 1, t}) : NULL);
 }
 
-/* The state of the start (B, C) and that of the token of the whole text -> (B): above 0, there is no answer. */
+/* The state of the start (B, C) and of the classification token -> (B): above 0, there is no answer. */
 static by_tensor *class_logits(by_graph *g, const by_model_io *io, by_tensor *start, float std)
 {
     by_tensor *h = by_io_output(io, "features"), *at = by_io_input(io, "cls_index");
@@ -65,7 +67,7 @@ static by_tensor *class_logits(by_graph *g, const by_model_io *io, by_tensor *st
     return by_reshape(g, hide(g, x, NULL), 1, &b);
 }
 
-/* The beam under the names and in the order of the reference, whose "log probs" are probabilities. */
+/* The beam with the names and in the order of the reference, whose "log probs" are probabilities. */
 static void keep_beam(by_graph *g, by_model_io *io, by_tensor *const *beam, int64_t pairs)
 {
     static const char *const names[] = {"start_top_log_probs", "start_top_index", "end_top_log_probs",
@@ -78,7 +80,7 @@ static void keep_beam(by_graph *g, by_model_io *io, by_tensor *const *beam, int6
     }
 }
 
-/* For each start its probability, its place and cls_logits, then the probabilities of its ends and their places:
+/* For each start its probability, position and cls_logits, then the probabilities and positions of its ends:
  * (B, S, 3 + 2 E). */
 static by_tensor *pack_beam(by_graph *g, by_tensor *const *beam)
 {
@@ -110,7 +112,7 @@ void arch_beam_head(by_graph *g, by_model_io *io, const arch_beam_spec *s)
     by_io_return(io, "second", pack_beam(g, beam));
 }
 
-/* Ids below 0 mark rows that do not count; they read the first token. */
+/* Negative ids mark ignored rows, which read the first token. */
 static by_tensor *inside(by_graph *g, by_tensor *ids, int64_t length)
 {
     const int64_t shape[2] = {by_dim(ids, 0), 1};

@@ -1,6 +1,6 @@
 /* bert.c - Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers". Post-norm encoder,
- * learned positions, segment embeddings, a pooler over the first position; pretrained to guess hidden tokens
- * and whether the second sentence follows the first. */
+ * learned positions, segment embeddings, a pooler over the first position; pretrained with masked tokens and
+ * next sentence prediction. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -64,7 +64,7 @@ by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std)
                     (by_init){BY_INIT_NORMAL, std});
 }
 
-/* Which heads look at the pooled first position. */
+/* Heads that read the pooled first position. */
 static bool is_pooled(by_task t)
 {
     return t != BY_TASK_MLM && t != BY_TASK_LM && t != BY_TASK_TAG && t != BY_TASK_ANSWER;
@@ -103,7 +103,7 @@ nn_encoder_spec arch_bert_layer(const arch_bert_config *c)
                              .drop2 = c->drop};
 }
 
-/* Of a decoder's layers to an encoder's output. */
+/* Cross-attention of a decoder layer. */
 static nn_attention_spec cross_spec(const arch_bert_config *c, const by_model_io *io)
 {
     return (nn_attention_spec){.op = {.heads = c->heads, .dropout = c->attn_drop},

@@ -1,6 +1,6 @@
-/* big_bird.c - Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences". BERT, in which blocks of tokens
- * see the blocks next to them, the first and the last one, and some that are drawn at random for every layer and
- * head; the first and the last block see everything. Time and memory grow as T. */
+/* big_bird.c - Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences". BERT with block-sparse
+ * attention: a block of tokens sees its neighbours, the first and the last block, and random blocks chosen
+ * for every layer and head; the first and the last block see everything. Time and memory are linear in T. */
 #include <math.h>
 
 #include "base/base.h"
@@ -9,7 +9,7 @@
 
 typedef struct big_bird_config {
     arch_bert_config bert;
-    int block, random; /* tokens of a block; random blocks that a block sees */
+    int block, random; /* tokens per block; random blocks per block */
     int separator;
     bool use_bias, rescale;
     bool full; /* every token sees all others */
@@ -33,9 +33,9 @@ static const arch_preset presets[] = {
     {"large", 24, 16, 1024, 4096},
 };
 
-/* ---- inputs that follow from a batch ----------------------------------------------------------- */
+/* ---- inputs computed from a batch -------------------------------------------------------------- */
 
-/* Short texts are not worth the blocks: the reference lets every token see all others. */
+/* Short texts use full attention, as in the reference. */
 static bool is_sparse(const big_bird_config *c, int64_t length)
 {
     return !c->full && !c->bert.causal && length > (5 + 2 * (int64_t)c->random) * c->block;
@@ -46,7 +46,7 @@ static int64_t blocks_of(const big_bird_config *c, int64_t length)
     return (length + c->block - 1) / c->block;
 }
 
-/* (layers, H, blocks - 2, random blocks), of all blocks but the first and the last */
+/* (layers, H, blocks - 2, random blocks), for all blocks except the first and the last */
 static int random_shape(const void *config, const arch_rows *r, int64_t *dim)
 {
     const big_bird_config *c = config;
@@ -57,8 +57,8 @@ static int random_shape(const void *config, const arch_rows *r, int64_t *dim)
     return is_sparse(c, r->seq) && c->random > 0 ? 4 : 0;
 }
 
-/* A table depends on the layer, the head and the number of blocks alone. Blocks that are seen anyway are not
- * drawn, and none twice. */
+/* A table depends only on the layer, the head and the number of blocks. Blocks that are seen anyway are
+ * excluded, and no block is drawn twice. */
 static void random_fill(const void *config, const arch_rows *r, const int64_t *dim, int32_t *out)
 {
     (void)config, (void)r;
@@ -76,7 +76,7 @@ static void random_fill(const void *config, const arch_rows *r, const int64_t *d
     }
 }
 
-/* (B, T): 1 for the question before a text, up to its separator. */
+/* (B, T): 1 for the question before a text, up to the separator. */
 static int question_shape(const void *config, const arch_rows *r, int64_t *dim)
 {
     (void)config;
@@ -93,7 +93,7 @@ static void question_fill(const void *config, const arch_rows *r, const int64_t 
         int64_t end = 0;
         while (end < dim[1] && row[end] != separator)
             end++;
-        end = end < dim[1] ? end : 0; /* without one, the first token alone */
+        end = end < dim[1] ? end : 0; /* without a separator, only the first token */
         for (int64_t t = 0; t < dim[1]; t++)
             out[t] = t <= end;
     }
@@ -113,7 +113,7 @@ typedef struct layers {
     int block;
 } layers;
 
-/* 1 where x, a whole number, is `value`, else 0. */
+/* 1 where the integer x equals `value`, otherwise 0. */
 static by_tensor *equals(by_graph *g, by_tensor *x, int64_t value)
 {
     by_tensor *d = by_sub(g, x, by_fill(g, BY_F32, 0, NULL, (double)value));
@@ -121,9 +121,9 @@ static by_tensor *equals(by_graph *g, by_tensor *x, int64_t value)
     return by_clamp(g, by_sub(g, by_fill(g, BY_F32, 0, NULL, 1), d), 0, 1);
 }
 
-/* More than 0 where a block sees another for its place: the first and the last block see all and are seen by all,
- * the others see those next to them. Of blocks of padding, the reference lets only the second and the last but one
- * see those next to them. (N, N) */
+/* Positive where a block sees another by its position: the first and the last block see all and are seen by
+ * all, the others see their neighbours. Among blocks of padding, the reference lets only the second and the
+ * last but one see their neighbours. (N, N) */
 static by_tensor *near_blocks(by_graph *g, int64_t n, bool padding)
 {
     by_tensor *at = by_cast(g, by_range(g, 1, &n), BY_F32);
@@ -152,7 +152,7 @@ static by_tensor *block_mask(by_graph *g, const layers *l, int layer)
     return by_reshape(g, by_cast(g, all, BY_I32), 4, (int64_t[]){1, heads, n, n});
 }
 
-/* Rows of padding, which reach nothing, have the weights that the reference reports. */
+/* Padding rows get the weights that the reference reports; they affect nothing. */
 static by_tensor *weights_of_padding(by_graph *g, const layers *l, by_tensor *weights, by_tensor *q,
                                      by_tensor *k, by_tensor *v, by_attention_spec op)
 {
@@ -181,7 +181,7 @@ static by_tensor *attend(by_graph *g, const nn_attention_spec *s, by_tensor *x, 
 
 /* ---- body and heads ---------------------------------------------------------------------------- */
 
-/* As BERT's, but with the norm after the dropout. */
+/* As in BERT, but with the norm after the dropout. */
 static by_tensor *embed(by_graph *g, by_model_io *io, const big_bird_config *c)
 {
     const arch_bert_config *s = &c->bert;
@@ -218,7 +218,7 @@ static void pool(by_graph *g, by_model_io *io, const arch_bert_config *c, by_ten
     }
 }
 
-/* The activation of the body between two projections of the first position. */
+/* Two projections of the first position with the activation of the body between them. */
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const arch_bert_config *c = top->config;
@@ -228,8 +228,8 @@ static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const a
     arch_label_head(g, io, row->name, arch_head_dropout(g, h, top, row), top->std);
 }
 
-/* A feed-forward block before start and end, which are not in the question; the first token, which says that
- * there is no answer, may have them. */
+/* A feed-forward block before start and end logits. Tokens of the question are masked, except the first
+ * token, which represents "no answer". */
 static void put_answer(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const arch_bert_config *c = top->config;
@@ -275,7 +275,7 @@ static layers look_around(by_graph *g, const big_bird_config *c, const by_model_
                     .block = c->block};
 }
 
-/* Segments that are not given follow from the question. */
+/* Missing segments are computed from the question. */
 static void complete_segments(by_graph *g, by_model_io *io)
 {
     by_tensor *question = by_io_input(io, "question");
@@ -325,7 +325,7 @@ static by_status read(const cJSON *json, void *config)
     ((big_bird_config *)config)->full = strcmp(type, "original_full") == 0;
     if (strcmp(type, "original_full") != 0 && strcmp(type, "block_sparse") != 0)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "config.json: attention_type is \"%s\"; it can be block_sparse or original_full",
+                         "config.json: attention_type is \"%s\"; expected block_sparse or original_full",
                          type);
     return BY_OK;
 }

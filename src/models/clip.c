@@ -1,5 +1,6 @@
-/* clip.c - CLIP (Radford et al. 2021): a tower for texts and one for pictures, whose vectors lie in one space. Both are pre-norm
- * Transformers; a text is read off its end token, a picture off its class token. */
+/* clip.c - CLIP (Radford et al. 2021): a text tower and an image tower whose vectors share one space. Both
+ * are pre-norm Transformers; the vector of a text is that of its end token, the vector of a picture that of
+ * its class token. */
 #include <math.h>
 
 #include "base/base.h"
@@ -64,8 +65,8 @@ static const arch_preset presets[] = {
     {"large-patch14", 24, 16, 1024, 77},
 };
 
-/* The text tower of the published sizes has two thirds of the other's width and heads of 64; with other sizes it is like that
- * of the pictures. */
+/* In the published sizes, the text tower has two thirds of the image tower's width and heads of 64; in other
+ * sizes both are equal. */
 static void adjust(const char *preset, void *config)
 {
     clip_config *c = config;
@@ -239,7 +240,7 @@ static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, b
     (void)config;
     (void)targets;
     if (!logits || by_dim(logits, 1) != n)
-        return by_graph_fail(g, "pairs have as many texts as pictures");
+        return by_graph_fail(g, "the numbers of texts and pictures must be equal");
     by_tensor *own = by_range(g, 1, &n);
     by_tensor *sum = by_add(g, by_cross_entropy(g, logits, own, NULL),
                             by_cross_entropy(g, by_io_output(io, "logits_per_image"), own, NULL));
@@ -255,7 +256,8 @@ static int ends_shape(const void *config, const arch_rows *rows, int64_t *dim)
     return 1;
 }
 
-/* The first end token of each row, 0 where there is none. Published files say that it is token 2 where it is the largest. */
+/* The first end token of each row, 0 if there is none. In published files, eos_token_id 2 means the token
+ * with the largest id. */
 static void ends_fill(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out)
 {
     const clip_config *c = config;

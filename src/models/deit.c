@@ -1,10 +1,11 @@
-/* deit.c - DeiT (Touvron et al. 2021): ViT with a distillation token, which learns from a teacher's predictions. */
+/* deit.c - DeiT (Touvron et al. 2021): ViT with a distillation token, which learns from a teacher's
+ * predictions. */
 #include "base/base.h"
 #include "models/models.h"
 
 typedef struct deit_config {
     arch_vit_config vit;
-    bool teacher; /* a head on the distillation token besides that on the class token */
+    bool teacher; /* a second head, on the distillation token */
 } deit_config;
 
 static const arch_field fields[] = {ARCH_VIT_FIELDS};
@@ -64,8 +65,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         by_io_return(io, "logits", head(g, io, "classifier", 0, c->vit.std));
 }
 
-/* Hard distillation: the class token learns the targets, the distillation token what the teacher predicts (the input
- * "second_targets", or without it the targets too). */
+/* Hard distillation: the class token is trained on the targets, the distillation token on the teacher's
+ * predictions (the input "second_targets"; without it, also on the targets). */
 static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets)
 {
     const deit_config *c = config;

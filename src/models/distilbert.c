@@ -1,6 +1,6 @@
 /* distilbert.c - Sanh et al. 2019, "DistilBERT, a distilled version of BERT". Half of BERT's layers, no
- * segments, no pooler; positions are learned or begin as sines. Pretrained to guess hidden tokens, best with
- * a teacher. */
+ * segments, no pooler; positions are learned, optionally initialised with sines. Pretrained with masked
+ * tokens, best with a teacher. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -93,7 +93,7 @@ static by_tensor *body(by_graph *g, const distilbert_config *c, by_model_io *io)
     return x;
 }
 
-/* One more projection stands between the first position and the labels. */
+/* An extra projection between the first position and the labels. */
 static void put_label(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     by_tensor *h = nn_linear(

@@ -1,6 +1,6 @@
-/* gpt.c - Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training". GPT-2's older
- * sibling: the norms stand after the residual sums, there is no final norm, and what config.json calls "gelu"
- * is the tanh form. */
+/* gpt.c - Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training". The predecessor
+ * of GPT-2: norms come after the residual sums, there is no final norm, and "gelu" in config.json means the
+ * tanh form. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -35,7 +35,7 @@ static const arch_alias aliases[] = {{"hidden_size", "n_embd"},
 static const arch_key keys[] = {
     {.key = "n_ctx"},        /* n_positions once more */
     {.key = "n_special"},    /* counted in vocab_size */
-    {.key = "summary_type"}, /* of a class with two heads, which is not there */
+    {.key = "summary_type"}, /* of a class with two heads that is not supported */
     {.key = "summary_use_proj"},
     {.key = "summary_activation"},
     {.key = "summary_proj_to_labels"},

@@ -14,10 +14,10 @@ const arch_alias arch_gpt2_aliases[] = {{"hidden_size", "n_embd"},
                                         {.key = NULL}};
 
 static const arch_key keys[] = {
-    {.key = "hidden_dropout", .neutral = "null"}, /* stands for classifier_dropout where that is missing */
-    {.key = "reorder_and_upcast_attn"},           /* the same sums in f32, in which they are made here */
+    {.key = "hidden_dropout", .neutral = "null"}, /* fallback for classifier_dropout */
+    {.key = "reorder_and_upcast_attn"},           /* computed in f32 here in any case */
     {.key = "n_ctx"},                             /* n_positions once more */
-    {.key = "summary_type"},                      /* of a class with two heads, which is not there */
+    {.key = "summary_type"},                      /* of a class with two heads that is not supported */
     {.key = "summary_use_proj"},
     {.key = "summary_activation"},
     {.key = "summary_proj_to_labels"},
@@ -37,7 +37,7 @@ static float scale_of(const arch_gpt2_config *c, int layer)
     return c->scale_by_layer ? scale / (float)(layer + 1) : scale;
 }
 
-/* Residual branches start smaller, the deeper the model. */
+/* Initial values of residual branches shrink with depth. */
 static float out_std(const arch_gpt2_config *c)
 {
     return c->std / sqrtf(2.0f * (float)c->layers);

@@ -1,12 +1,12 @@
-/* gptj.c - Wang and Komatsuzaki 2021, "GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model". Decoder in
- * which attention and feed-forward read the same norm and are added to the input together. Rotary positions turn
- * neighbouring elements at the beginning of each head. The head over the vocabulary has a bias. */
+/* gptj.c - Wang and Komatsuzaki 2021, "GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model".
+ * Decoder with parallel attention and feed-forward, which read the same norm. Rotary positions rotate
+ * neighbouring elements at the start of each head. The language model head has a bias. */
 #include "base/base.h"
 #include "models/models.h"
 
 typedef struct gptj_config {
     int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
-    int rotary;                                      /* elements of a head that turn */
+    int rotary;                                      /* elements of a head that are rotated */
     float eps, std, embd_drop, attn_drop, resid_drop;
     by_act act;
     arch_head head;
@@ -37,7 +37,7 @@ static const arch_alias aliases[] = {{"hidden_size", "n_embd"},
 
 static const arch_preset presets[] = {{"tiny", 4, 4, 128, 256}, {"6b", 28, 16, 4096, 2048}};
 
-/* A quarter of a head turns, as in the published model. */
+/* A quarter of a head is rotated, as in the published model. */
 static void adjust(const char *preset, void *config)
 {
     gptj_config *c = config;
@@ -49,7 +49,7 @@ static void adjust(const char *preset, void *config)
 static by_tensor *block(by_graph *g, by_tensor *x, const gptj_config *c, by_model_io *io,
                         int i) /* (B, T, C) -> (B, T, C) */
 {
-    /* Half an element more, so that the share of a head rounds down to `rotary` elements. */
+    /* Half an element is added so that the fraction of a head rounds down to `rotary` elements. */
     const nn_rope rope = {
         .theta = 10000, .partial = (c->rotary + 0.5) * c->heads / c->width, .interleaved = true};
     by_block_push(g, "h.%d", i);
@@ -85,7 +85,7 @@ static by_tensor *block(by_graph *g, by_tensor *x, const gptj_config *c, by_mode
     return x;
 }
 
-/* The head over the vocabulary, with a bias. */
+/* The language model head, with a bias. */
 static void put_lm(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const int64_t vocab = by_dim(top->table, 0);
@@ -129,7 +129,7 @@ static by_status check(const void *config)
     return BY_OK;
 }
 
-/* The reference then turns whole heads by a table of the model's width. */
+/* The reference then rotates whole heads with a table of the model's width. */
 static by_status read(const cJSON *json, void *config)
 {
     (void)config;

@@ -1,4 +1,4 @@
-/* heads.c - what models put on top of their bodies, and the loss of each task. */
+/* heads.c - task heads, and the loss of each task. */
 #include "base/base.h"
 #include "base/json.h"
 #include "graph/graph.h"
@@ -43,7 +43,7 @@ void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights
     by_io_return(io, "logits", by_linear(g, h, weights, bias, NULL));
 }
 
-/* A head that the configuration does not tie has a bias of its own besides the one that is then unused. */
+/* An untied head has its own bias; the other bias is then unused. */
 static by_tensor *mlm_bias(by_graph *g, const arch_mlm_spec *s, int64_t vocab)
 {
     const by_init zero = {BY_INIT_ZERO, 0};
@@ -97,10 +97,10 @@ by_status arch_summary_read(const cJSON *json, const char *type, const char *act
            : strcmp(type, "mean") == 0 ? ARCH_SUMMARY_MEAN
                                        : ARCH_SUMMARY_LAST;
     if (*how == ARCH_SUMMARY_LAST && strcmp(type, "last") != 0 && strcmp(type, "cls_index") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_type \"%s\" is not known", type);
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: unknown summary_type \"%s\"", type);
     *after = BY_ACT_NONE;
     if (act && *act && !arch_act_parse(act, after))
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the summary_activation \"%s\" is not known", act);
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: unknown summary_activation \"%s\"", act);
     return BY_OK;
 }
 
@@ -134,8 +134,9 @@ ARCH_PUT(mlm)
 ARCH_PUT(score)
 {
     if (!by_io_input(io, "pick")) {
-        by_io_return(io, "logits",
-                     by_graph_fail(g, "to classify, the model needs the position to look at (pick)"));
+        by_io_return(
+            io, "logits",
+            by_graph_fail(g, "classification requires the input \"pick\", the position of the last token"));
         return;
     }
     by_io_return(io, "logits",
@@ -183,8 +184,9 @@ by_tensor *arch_each_or_not(by_graph *g, by_tensor *x, by_tensor *targets)
     return by_cross_entropy(g, by_concat(g, pair, 2, 1), by_reshape(g, targets, 1, shape), NULL);
 }
 
-/* Cross-entropy against probabilities p, whose rows sum to 1: lse(x) - p.x. With a smoothing of 1, the op gives lse(x) - mean(x)
- * whatever the target is; the sum of x (1/V - p) is missing. Smoothing s replaces p by (1 - s) p + s/V. */
+/* Cross-entropy against probabilities p, whose rows sum to 1: lse(x) - p.x. With a smoothing of 1, the op
+ * gives lse(x) - mean(x) for any target; the sum of x (1/V - p) is added. Smoothing s replaces p by (1 - s) p
+ * + s/V. */
 static by_tensor *soft_cross_entropy(by_graph *g, by_tensor *logits, by_tensor *p, float smoothing)
 {
     by_tensor *x = by_cast(g, logits, by_type(logits) == BY_F64 ? BY_F64 : BY_F32);

@@ -1,8 +1,8 @@
-/* image_transformer.c - Parmar et al. 2018, "Image Transformer". A post-norm decoder over the values of a picture,
- * whose queries see the block that they stand in and a memory around it. In one dimension, blocks are stretches of the
- * raster; in two, rectangles, which are generated one after the other. A position is one of 256 values of a channel, or
- * a whole pixel whose values have a discretised mixture of logistics. To enlarge pictures, an encoder reads the small one,
- * and every layer of the decoder also attends to what it gives. */
+/* image_transformer.c - Parmar et al. 2018, "Image Transformer". A post-norm decoder over the values of a
+ * picture, with local attention: queries see their own block and a memory around it. In one dimension, blocks
+ * are runs of the raster; in two, rectangles, which are generated one after the other. A position is a
+ * channel value out of 256, or a whole pixel under a discretised mixture of logistics. For super-resolution,
+ * an encoder reads the small picture, and every decoder layer has cross-attention to its output. */
 #include <math.h>
 
 #include "base/base.h"
@@ -19,7 +19,7 @@ typedef struct config {
     int block, memory; /* of lines */
     int block_rows, block_columns, memory_rows, memory_columns;
     int mixtures, blocks, distribution, coordinates;
-    int upscale, encoder_layers; /* upscale 0: there is no encoder */
+    int upscale, encoder_layers; /* upscale 0: no encoder */
     by_act act;
     float eps, drop;
     bool scale_embedding;
@@ -86,7 +86,7 @@ static void adjust(const char *preset, void *into)
     c->block_columns = 14;
 }
 
-/* ---- where positions are --------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 /* Tokens of a position: a pixel, or one channel of it. */
 static int tokens_of(const config *c)
@@ -105,7 +105,7 @@ static int positions_of(const config *c)
     return c->rows * grid_columns(c);
 }
 
-/* The place in the raster of the position that is generated as number t. */
+/* The raster index of the position generated at time t. */
 static int place_of(const config *c, int t)
 {
     const int columns = grid_columns(c), size = c->block_rows * c->block_columns;
@@ -126,7 +126,7 @@ static int turn_of(const config *c, int place)
     return (block * c->block_rows + row % c->block_rows) * c->block_columns + column % c->block_columns;
 }
 
-/* Keys of a rectangle of queries: its memory, as large as away from the borders, then itself. */
+/* Keys of a query rectangle: its memory at full size, then itself. */
 static int block_keys(const config *c)
 {
     return c->memory_rows * (c->block_columns + 2 * c->memory_columns) + c->block_rows * c->memory_columns +
@@ -138,7 +138,7 @@ static int block_count(const config *c)
     return positions_of(c) / (c->block_rows * c->block_columns);
 }
 
-/* The keys of block b: when each was generated, or -1 beyond the border. All of the memory comes before the block. */
+/* The keys of block b by generation time, -1 outside of the picture. The memory precedes the block. */
 static void list_keys(const config *c, int b, int32_t *out)
 {
     const int columns = grid_columns(c), across = columns / c->block_columns;
@@ -152,7 +152,7 @@ static void list_keys(const config *c, int b, int32_t *out)
         *out++ = b * c->block_rows * c->block_columns + i;
 }
 
-/* Whether position s is in the rectangle that position t sees of what came before it. */
+/* Whether position t sees the earlier position s. */
 static bool is_near(const config *c, int t, int s)
 {
     const int columns = grid_columns(c), across = columns / c->block_columns;
@@ -169,8 +169,7 @@ static by_status check(const void *from)
     const int columns = grid_columns(c);
     BY_TRY(arch_check_heads(c->width, c->heads));
     if (c->channels != 1 && c->channels != 3)
-        return base_fail(BY_ERR_UNSUPPORTED, "num_channels is %d; there are models of 1 and of 3",
-                         c->channels);
+        return base_fail(BY_ERR_UNSUPPORTED, "num_channels is %d; expected 1 or 3", c->channels);
     if (c->width % (c->coordinates == SINUSOIDAL ? 4 : 2))
         return base_fail(BY_ERR_ARGUMENT, "hidden_size is %d; half of it encodes the row, half the column",
                          c->width);
@@ -179,8 +178,8 @@ static by_status check(const void *from)
                          "%d rows of %d positions are not a whole number of query blocks of %d rows of %d",
                          c->rows, columns, c->block_rows, c->block_columns);
     if (c->upscale && (c->rows % c->upscale || c->columns % c->upscale))
-        return base_fail(BY_ERR_ARGUMENT, "%d x %d pixels are not a whole number of squares of %d",
-                         c->columns, c->rows, c->upscale);
+        return base_fail(BY_ERR_ARGUMENT, "%d x %d pixels are not divisible into squares of %d", c->columns,
+                         c->rows, c->upscale);
     return BY_OK;
 }
 
@@ -196,16 +195,16 @@ static by_canvas canvas(const void *from)
                        .upscale = c->upscale};
 }
 
-/* ---- inputs that follow from a batch --------------------------------------------------------- */
+/* ---- inputs computed from a batch ------------------------------------------------------------ */
 
-/* Positions of a pass: all, or those of a cached one. */
+/* Positions of a pass: all, or those of a cached pass. */
 static int64_t passed(const config *c, const arch_rows *r)
 {
     return r->steps ? r->steps : positions_of(c);
 }
 
-/* (B, T, tokens): what was generated just before each position, as rows of the table of values or, of a mixture, as
- * values. Nothing came before the first. */
+/* (B, T, tokens): the tokens generated just before each position, as rows of the value table, or for a
+ * mixture as values. The first position has none. */
 static int previous_shape(const void *from, const arch_rows *r, int64_t *dim)
 {
     dim[0] = r->batch;
@@ -245,7 +244,7 @@ static void places_fill(const void *from, const arch_rows *r, const int64_t *dim
     }
 }
 
-/* (B, T): when each position of the raster is generated. */
+/* (B, T): the generation time of each raster position. */
 static int turns_shape(const void *from, const arch_rows *r, int64_t *dim)
 {
     const config *c = from;
@@ -261,8 +260,8 @@ static void turns_fill(const void *from, const arch_rows *r, const int64_t *dim,
         *out++ = turn_of(from, (int)(i % dim[1]));
 }
 
-/* (2, B, blocks, S): the keys of every block, and 0 for those that are beyond the border. Of a cached pass over one
- * position (B, M): 0 for those that it does not see. */
+/* (2, B, blocks, S): the keys of every block, and a mask that is 0 outside of the picture. For a cached pass
+ * over one position (B, M): 0 for keys that it does not see. */
 static int keys_shape(const void *from, const arch_rows *r, int64_t *dim)
 {
     const config *c = from;
@@ -290,7 +289,8 @@ static void keys_fill(const void *from, const arch_rows *r, const int64_t *dim, 
     }
 }
 
-/* (B, pixels, channels): the values of the picture that is enlarged. A cached pass has what the encoder made of it. */
+/* (B, pixels, channels): the values of the input picture. A cached pass reads the encoder's output
+ * instead. */
 static int low_shape(const void *from, const arch_rows *r, int64_t *dim)
 {
     const config *c = from;
@@ -318,7 +318,8 @@ static const arch_derived derived[] = {{"previous", NULL, previous_shape, previo
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-/* An input, or zeros when parameters are declared and plans are made. steps: positions of a cached pass, 0: it has all. */
+/* An input, or zeros while parameters are declared and plans are computed. steps: positions of a cached pass;
+ * 0: all. */
 static by_tensor *input_or_zeros(by_graph *g, const by_model_io *io, const arch_derived *how, const config *c,
                                  int steps)
 {
@@ -329,7 +330,7 @@ static by_tensor *input_or_zeros(by_graph *g, const by_model_io *io, const arch_
     return rank ? by_fill(g, BY_I32, rank, dim, 0) : x;
 }
 
-/* Rows of the table of values, or values of pixels, (B, T, tokens) -> (B, T, C). */
+/* Rows of the value table, or pixel values, (B, T, tokens) -> (B, T, C). */
 static by_tensor *embed_values(by_graph *g, const config *c, by_tensor *values)
 {
     const int64_t batch = by_dim(values, 0), length = by_dim(values, 1);
@@ -351,7 +352,8 @@ static by_tensor *embed_values(by_graph *g, const config *c, by_tensor *values)
     return c->scale_embedding ? by_scale(g, x, sqrt(c->width)) : x;
 }
 
-/* What came before each position, (B, T, tokens) -> (B, T, C); zeros for the first of all. */
+/* The embedding of the tokens before each position, (B, T, tokens) -> (B, T, C); zeros for the first
+ * position. */
 static by_tensor *embed(by_graph *g, const config *c, const by_model_io *io)
 {
     by_tensor *previous = input_or_zeros(g, io, &derived[0], c, io->cache != NULL),
@@ -365,7 +367,7 @@ static by_tensor *embed(by_graph *g, const config *c, const by_model_io *io)
     return by_mul(g, x, begun);
 }
 
-/* One coordinate: (T) -> (T, C / 2), sines and cosines in turn or a table. */
+/* One coordinate: (T) -> (T, C / 2), alternating sines and cosines, or a table. */
 static by_tensor *encode(by_graph *g, const config *c, const char *name, by_tensor *at, int rows,
                          by_dtype type)
 {
@@ -387,12 +389,12 @@ static by_tensor *add_coordinates(by_graph *g, const config *c, const by_model_i
     return by_add(g, x, by_concat(g, part, 2, 1));
 }
 
-/* What the layers of a graph share. */
+/* State shared by the layers of a graph. */
 typedef struct layout {
     const config *c;
-    by_tensor *turns;      /* (B, T): NULL: the raster's order is that of generation */
+    by_tensor *turns;      /* (B, T); NULL: generation is in raster order */
     by_tensor *keys, *all; /* (B, blocks * S) i32; (B * blocks, S) i32: 0 beyond the border */
-    by_tensor *pairs;      /* (1, 1, T, T): the same for whole rows of weights, which somebody wants to see */
+    by_tensor *pairs;      /* (1, 1, T, T): the same as a full mask, if attention weights are requested */
 } layout;
 
 /* Which keys the queries of each block see, as a mask by query. */
@@ -423,13 +425,13 @@ static layout lay_out(by_graph *g, const config *c, const by_model_io *io)
     return l;
 }
 
-/* Rows in the order of generation as the raster has them. */
+/* Reorders rows from generation order to raster order. */
 static by_tensor *in_raster(by_graph *g, const layout *l, by_tensor *x)
 {
     return l->turns ? by_take(g, x, l->turns) : x;
 }
 
-/* Attention of rectangles: each is an ordinary causal problem over its memory and itself. */
+/* Attention of rectangles: each is an ordinary causal attention over its memory and itself. */
 static by_tensor *attend_blocks(by_graph *g, const nn_attention_spec *spec, by_tensor *x, by_tensor *q,
                                 by_tensor *k, by_tensor *v)
 {
@@ -449,7 +451,7 @@ static by_tensor *attend_blocks(by_graph *g, const nn_attention_spec *spec, by_t
     return by_reshape(g, by_attention(g, q, k, v, &op), 3, (int64_t[]){batch, length, width});
 }
 
-/* What layers of the encoder and of the decoder have in common. */
+/* Shared by layers of the encoder and the decoder. */
 static nn_encoder_spec layer_spec(const config *c)
 {
     return (nn_encoder_spec){.attention = {.op = {.heads = c->heads},
@@ -470,7 +472,7 @@ static nn_encoder_spec layer_spec(const config *c)
                              .drop2 = c->drop};
 }
 
-/* Of a layer to the small picture. */
+/* Cross-attention of a layer to the small picture. */
 static nn_attention_spec cross_spec(const config *c, const by_model_io *io, int layer)
 {
     return (nn_attention_spec){.op = {.heads = c->heads},
@@ -527,7 +529,7 @@ static by_tensor *grid_coordinates(by_graph *g, const config *c, by_dtype type)
     return by_reshape(g, by_concat(g, part, 2, 2), 3, (int64_t[]){1, rows * columns, c->width});
 }
 
-/* The picture that is enlarged -> (B, S, C). Each position sees all. */
+/* The encoder: input picture -> (B, S, C). Each position sees all. */
 static by_tensor *encode_low(by_graph *g, const config *whole, by_model_io *io)
 {
     config c = *whole;
@@ -536,7 +538,7 @@ static by_tensor *encode_low(by_graph *g, const config *whole, by_model_io *io)
     const int64_t channels = c.channels;
     by_tensor *low = input_or_zeros(g, io, &derived[4], whole, 0);
     by_scope_push(g, "encoder");
-    if (c.distribution == CATEGORICAL) { /* each channel has its rows of the table */
+    if (c.distribution == CATEGORICAL) { /* each channel has its own rows of the table */
         by_tensor *first = by_scale(g, by_cast(g, by_range(g, 1, &channels), BY_F32), VALUES);
         low = by_cast(g, by_add(g, by_cast(g, low, BY_F32), first), BY_I32);
         low = by_reshape(g, low, 3, (int64_t[]){by_dim(low, 0), positions_of(&c), 1});
@@ -556,7 +558,7 @@ static by_tensor *encode_low(by_graph *g, const config *whole, by_model_io *io)
     return x;
 }
 
-/* Leaves it in the cache. */
+/* Stores it in the cache. */
 static void keep_low(by_graph *g, const config *c, by_model_io *io, by_tensor *memory)
 {
     for (int i = 0; i < c->layers; i++) {
@@ -587,7 +589,7 @@ static by_tensor *loss(by_graph *g, const void *from, const by_model_io *io, by_
                : NULL;
 }
 
-/* The nats of each pixel, for those who look at hidden states. */
+/* The nats of each pixel, returned with hidden states. */
 static void keep_losses(by_graph *g, const config *c, by_model_io *io)
 {
     by_tensor *targets = by_io_input(io, "targets"), *each;

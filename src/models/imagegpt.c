@@ -1,6 +1,6 @@
-/* imagegpt.c - Chen et al. 2020, "Generative Pretraining from Pixels". GPT-2 over the pixels of a small picture in
- * raster order. A pixel is one of the colours of a palette; before the first stands a start token, the last row of the
- * table. Norms neither centre nor add a bias. */
+/* imagegpt.c - Chen et al. 2020, "Generative Pretraining from Pixels". GPT-2 over the pixels of a small
+ * picture in raster order. A pixel is one of the colours of a palette; a start token, the last row of the
+ * table, precedes the first pixel. Norms have no mean subtraction and no bias. */
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
@@ -16,12 +16,12 @@ static const arch_field fields[] = {
 };
 
 static const arch_key keys[] = {
-    {.key = "reorder_and_upcast_attn"}, /* the same sums in f32, in which they are made here */
+    {.key = "reorder_and_upcast_attn"}, /* computed in f32 here in any case */
     {.key = WHOLE_ROOT},
     {.key = NULL},
 };
 
-/* Contexts are pictures: 28 x 28, of a palette of greys, and 32 x 32. */
+/* Contexts are pictures: 28 x 28 with a palette of greys, and 32 x 32. */
 static const arch_preset presets[] = {
     {"tiny", 4, 4, 128, 784},
     {"small", 24, 8, 512, 1024},
@@ -37,7 +37,7 @@ static void adjust(const char *preset, void *config)
     c->embd_drop = c->attn_drop = c->resid_drop = 0;
 }
 
-/* The start token is never predicted: the head has a row less than the table. */
+/* The start token is never predicted: the head has one row less than the table. */
 static void put_colours(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     const arch_gpt2_config *c = top->config;
@@ -46,7 +46,7 @@ static void put_colours(by_graph *g, by_model_io *io, const arch_top *top, const
     arch_lm_head(g, io, by_io_output(io, "features"), weights, NULL);
 }
 
-/* Labels are read off the mean of all positions. */
+/* Labels are predicted from the mean of all positions. */
 static void put_labels(by_graph *g, by_model_io *io, const arch_top *top, const arch_head_row *row)
 {
     by_tensor *mean = by_mean(g, by_io_output(io, "features"), 1); /* (B, C) */
@@ -66,8 +66,8 @@ static void build(by_graph *g, const void *config, by_model_io *io)
     arch_gpt2_build(g, config, io, &(arch_gpt2_variant){.norm = nn_rmsnorm, .heads = heads});
 }
 
-/* From 4.42 to 5.20 the reference divides scores by the whole part of sqrt(D), before and after by sqrt(D). It matters
- * where D is not a square. A model belongs to the version that wrote it. */
+/* Versions 4.42 to 5.20 of the reference divide scores by floor(sqrt(D)), other versions by sqrt(D), which
+ * differs if D is not a square. The version that wrote the model decides. */
 static bool truncates(const char *version)
 {
     char *end;
@@ -99,7 +99,7 @@ static by_status check(const void *config)
     return arch_check_heads(c->width, c->heads);
 }
 
-/* config.json does not say how wide a picture is: those of the published models are square. */
+/* config.json does not give the width of a picture; published models have square pictures. */
 static by_canvas canvas(const void *config)
 {
     const arch_gpt2_config *c = config;

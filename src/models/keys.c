@@ -1,10 +1,10 @@
-/* keys.c - keys of config.json that belong to every family. A key is listed as soon as a configuration class
- * of the reference library knows it (tests/data/config_keys.json), or knew it in a published file. */
+/* keys.c - keys of config.json that are common to all families: every key that a configuration class of the
+ * reference library has (tests/data/config_keys.json), or had in a published file. */
 #include "base/base.h"
 #include "models/models.h"
 
 static const arch_key common[] = {
-    /* who made the file, and how it is run there */
+    /* origin of the file, and runtime settings of the reference */
     {.key = "_name_or_path"},
     {.key = "name_or_path"},
     {.key = "transformers_version"},
@@ -22,7 +22,7 @@ static const arch_key common[] = {
     {.key = "output_hidden_states"},
     {.key = "output_past"},
     {.key = "gradient_checkpointing"},
-    {.key = "chunk_size_feed_forward"}, /* the same sums in parts */
+    {.key = "chunk_size_feed_forward"}, /* the same computation in parts */
     {.key = "tokenizer_class"},
     {.key = "prefix"},
     {.key = "task_specific_params"},
@@ -68,7 +68,7 @@ static const arch_key common[] = {
     {.key = "exponential_decay_length_penalty"},
     {.key = "suppress_tokens"},
     {.key = "begin_suppress_tokens"},
-    /* other models than are built here */
+    /* models that are not supported */
     {.key = "is_encoder_decoder", .neutral = "false"},
     {.key = "is_decoder", .neutral = "false"},
     {.key = "add_cross_attention", .neutral = "false"},
@@ -88,7 +88,7 @@ const arch_key *arch_key_find(const arch_family *a, const char *key)
     for (const arch_key *k = a->keys; k && k->key; k++)
         if (strcmp(k->key, key) == 0)
             return k;
-    const char *dot = strrchr(key, '.'); /* of a nested configuration: its keys are those of a model */
+    const char *dot = strrchr(key, '.'); /* a nested configuration, whose keys are those of a model */
     for (int i = 0; i < BY_COUNT(common); i++)
         if (strcmp(common[i].key, dot ? dot + 1 : key) == 0)
             return &common[i];

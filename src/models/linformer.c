@@ -1,13 +1,13 @@
-/* linformer.c - Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity". BERT, with keys and values
- * that are projected along the length: n positions become k. A query then sees k keys, so that time and memory
- * grow as n k. The projections E (of keys) and F (of values) belong to positions: n is fixed. */
+/* linformer.c - Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity". BERT with keys and
+ * values projected along the length, from n positions to k. Time and memory grow as n k. The projections E
+ * (keys) and F (values) are indexed by position, so n is fixed. */
 #include <math.h>
 
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
 
-/* Who shares E and F. */
+/* How E and F are shared. */
 typedef enum sharing {
     SHARE_NONE,      /* every head of every layer has its own E and F */
     SHARE_HEADS,     /* the heads of a layer share them */
@@ -38,12 +38,12 @@ static const arch_preset presets[] = {
     {"long-layerwise", 12, 12, 768, 4096},
 };
 
-/* The first T columns of a projection (k, n), or (H, k, n) with one for every head. */
+/* The first T columns of a projection (k, n), or (H, k, n) if heads have their own. */
 static by_tensor *projection(by_graph *g, const linformer_config *c, const char *name, int64_t length)
 {
     const bool each = c->sharing == SHARE_NONE;
     const int64_t shape[] = {c->bert.heads, c->projected, c->bert.context};
-    /* about as large as an average of the positions, whatever n is */
+    /* about the scale of an average over positions, for any n */
     const by_init init = {BY_INIT_NORMAL, sqrtf(2 / (float)(c->projected + c->bert.context))};
     by_tensor *e = by_param(g, name, each ? 3 : 2, each ? shape : shape + 1, init);
     return length < c->bert.context ? by_slice(g, e, each ? 2 : 1, 0, length) : e;
@@ -66,7 +66,7 @@ typedef struct layers {
     by_tensor *shared; /* E of all layers, or NULL */
 } layers;
 
-/* Masked keys and values are zero before they are mixed; afterwards there is nothing to mask. */
+/* Masked keys and values are zeroed before the projection, after which no mask is needed. */
 static by_tensor *attend(by_graph *g, const nn_attention_spec *s, by_tensor *x, by_tensor *q, by_tensor *k,
                          by_tensor *v)
 {
@@ -113,7 +113,7 @@ static by_status read(const cJSON *json, void *config)
         }
     return base_fail(
         BY_ERR_UNSUPPORTED,
-        "config.json: projection_sharing is \"%s\"; it can be none, headwise, key-value or layerwise", name);
+        "config.json: projection_sharing is \"%s\"; expected none, headwise, key-value or layerwise", name);
 }
 
 static bool write(cJSON *json, const void *config)
@@ -123,8 +123,8 @@ static bool write(cJSON *json, const void *config)
            base_json_put(json, "projection_sharing", cJSON_CreateString(sharing_names[c->sharing]));
 }
 
-/* k is the paper's for 512 positions, and no more than it uses for long texts. What follows the '-' in the name
- * of a preset says who shares. */
+/* k is that of the paper for 512 positions, and at most its value for long texts. The suffix of a preset's
+ * name gives the sharing. */
 static void adjust(const char *preset, void *config)
 {
     linformer_config *c = config;

@@ -1,13 +1,13 @@
 /* llama.c - Touvron et al. 2023, "LLaMA: Open and Efficient Foundation Language Models", and its successors.
- * Pre-norm decoder with RMS norms, rotary positions, key/value heads shared by groups of query heads, a feed-
- * forward block gated by SiLU, no biases, and a head of its own or tied to the token embedding. */
+ * Pre-norm decoder with RMS norms, rotary positions, key/value heads shared by groups of query heads, a
+ * feed-forward block gated by SiLU, no biases, and an untied or tied head. */
 #include "base/base.h"
 #include "models/models.h"
 
 typedef struct llama_config {
     int vocab, context, width, layers, heads, inner, pad;
     int kv_heads; /* 0: as many as heads */
-    int head_dim; /* 0: the width by the heads */
+    int head_dim; /* 0: width / heads */
     float eps, std, attn_drop;
     float label_drop; /* negative: 0.1 */
     by_act act;
@@ -39,8 +39,8 @@ static const arch_field fields[] = {
 static const arch_key keys[] = {
     ARCH_ROPE_KEYS,
     {.key = "partial_rotary_factor", .neutral = "1|null"},
-    {.key = "hidden_dropout", .neutral = "null"}, /* stands for classifier_dropout where that is missing */
-    {.key = "pretraining_tp"},                    /* the same sums in parts */
+    {.key = "hidden_dropout", .neutral = "null"}, /* fallback for classifier_dropout */
+    {.key = "pretraining_tp"},                    /* the same computation in parts */
     {.key = NULL},
 };
 
@@ -53,13 +53,13 @@ static const arch_preset presets[] = {
 static const struct {
     int kv_heads, inner; /* 0: as many as heads */
     bool tied;
-    double stretch; /* Llama 3's factor; 0: Llama 1 and 2 */
+    double stretch; /* factor of Llama 3; 0: Llama 1 and 2 */
 } rest[] = {
     {2, 352, true, 0},    {0, 768, true, 0},   {4, 5632, false, 0}, {0, 11008, false, 0},
     {0, 13824, false, 0}, {8, 8192, true, 32}, {8, 8192, true, 32}, {8, 14336, false, 8},
 };
 
-/* The rest of a preset; where --width or --heads changed its shape, what goes with that. */
+/* The other fields of a preset, or values that fit if --width or --heads changed the shape. */
 static void adjust(const char *preset, void *config)
 {
     llama_config *c = config;

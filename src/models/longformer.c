@@ -1,6 +1,6 @@
-/* longformer.c - Beltagy et al. 2020, "Longformer: The Long-Document Transformer". RoBERTa, in which a token sees
- * a window around itself and some global tokens; global tokens see everything, through projections of their
- * own. With G global tokens and a window of w, time and memory grow as T (w + G). */
+/* longformer.c - Beltagy et al. 2020, "Longformer: The Long-Document Transformer". RoBERTa with sliding
+ * window attention and global tokens, which are seen by all and see everything, through separate projections.
+ * With G global tokens and a window of w, time and memory grow as T (w + G). */
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
@@ -8,7 +8,7 @@
 typedef struct longformer_config {
     arch_bert_config bert;
     int separator;
-    int windows[BY_MAX_LAYERS]; /* w of each layer: w / 2 tokens before and after */
+    int windows[BY_MAX_LAYERS]; /* w per layer: w / 2 tokens before and after */
 } longformer_config;
 
 static const arch_field fields[] = {
@@ -22,9 +22,9 @@ static const arch_preset presets[] = {
     {"large", 24, 16, 1024, 4098},
 };
 
-/* ---- which tokens are global ------------------------------------------------------------------- */
+/* ---- global tokens ----------------------------------------------------------------------------- */
 
-/* The first separator of a row, its length if it has none. */
+/* The first separator of a row, or its length. */
 static int first_end(const longformer_config *c, const arch_rows *r, const int32_t *row)
 {
     int t = 0;
@@ -33,9 +33,8 @@ static int first_end(const longformer_config *c, const arch_rows *r, const int32
     return t;
 }
 
-/* Puts the places of the global tokens of row b into `to`, unless NULL, and returns their number. The batch says
- * which they are, or the task: the first token of a text with labels, the question about a text, the text of a
- * choice. */
+/* Writes the positions of the global tokens of row b to `to`, unless NULL, and returns their number. They are
+ * given by the batch or by the task: the first token for labels, the question, the context of a choice. */
 static int global_places(const longformer_config *c, const arch_rows *r, int b, int32_t *to)
 {
     const size_t first = (size_t)b * (size_t)r->seq;
@@ -57,8 +56,8 @@ static int global_places(const longformer_config *c, const arch_rows *r, int b, 
     return count;
 }
 
-/* As many columns as the row with the most of them has; those that follow from the texts rounded up, so that at most
- * some 16 shapes occur for a length. */
+/* The maximum number over all rows; rounded up if derived from the texts, so that at most about 16 shapes
+ * occur per length. */
 static int places_shape(const void *config, const arch_rows *r, int64_t *dim)
 {
     const int step = BY_MAX(r->seq / 16, 1);
@@ -88,13 +87,13 @@ static const arch_derived derived[] = {{"global_places", "global_attention_mask"
 typedef struct layers {
     const longformer_config *config;
     by_model_io *io;
-    by_tensor *places;   /* (B, G) i32: the global tokens, 0 where a row has fewer; NULL: there are none */
+    by_tensor *places;   /* (B, G) i32: the global tokens, 0 where a row has fewer; NULL: none */
     by_tensor *there;    /* (B, G, 1): 1, and 0 where a row has fewer */
     by_tensor *key_mask; /* (B, G + T) i32, of the global keys and then of all that are not global */
     by_tensor *local;    /* (B, T, 1): 1, and 0 for rows of padding and of global tokens; NULL: all 1 */
 } layers;
 
-/* In f32, where integers are exact. */
+/* In f32, which represents these integers exactly. */
 static layers look_around(by_graph *g, const longformer_config *c, by_model_io *io)
 {
     layers l = {.config = c, .io = io, .key_mask = by_io_input(io, "mask")};
@@ -126,8 +125,8 @@ static by_tensor *with_globals(by_graph *g, const layers *l, by_tensor *x)
     return l->places ? by_concat(g, (by_tensor *[]){by_take(g, x, l->places), x}, 2, 1) : x;
 }
 
-/* Weights as the reference returns them: w (B, H, T, G + T) -> (B, H, T, G + window + 1), of the global keys and
- * of the window; rows of padding and of global tokens are 0. */
+/* Weights in the layout of the reference: w (B, H, T, G + T) -> (B, H, T, G + window + 1), for the global
+ * keys and the window; 0 for padding rows and global tokens. */
 static by_tensor *window_weights(by_graph *g, const layers *l, by_tensor *w, int64_t half)
 {
     const int64_t b = by_dim(w, 0), h = by_dim(w, 1), t = by_dim(w, 2), n = by_dim(w, 3) - t;
@@ -135,7 +134,7 @@ static by_tensor *window_weights(by_graph *g, const layers *l, by_tensor *w, int
     by_tensor *side = by_fill(g, by_type(w), 4, (int64_t[]){b, h, t, half}, 0);
     by_tensor *end = by_fill(g, by_type(w), 3, (int64_t[]){b, h, t}, 0);
     by_tensor *near = by_concat(g, (by_tensor *[]){side, by_slice(g, w, 3, n, t), side}, 3, 3);
-    /* rows that are one longer begin one place later each: column i is the key i - half from the diagonal */
+    /* appending one element per row shifts each row by one: column i is then the key at distance i - half */
     near = by_reshape(g, near, 3, (int64_t[]){b, h, t * wide});
     near = by_concat(g, (by_tensor *[]){near, end}, 2, 2);
     near = by_slice(g, by_reshape(g, near, 4, (int64_t[]){b, h, t, wide + 1}), 3, 0, 2 * half + 1);
@@ -146,8 +145,8 @@ static by_tensor *window_weights(by_graph *g, const layers *l, by_tensor *w, int
     return near;
 }
 
-/* (B, H, G, T) -> (B, H, U, G), where U is T rounded up to a multiple of the widest window: the reference pads the
- * text to that length, and padding has the weight 0. A global token that is not there has equal weights. */
+/* (B, H, G, T) -> (B, H, U, G), where U is T rounded up to a multiple of the widest window: the reference
+ * pads the text to that length, with weight 0. A missing global token has equal weights. */
 static void keep_global_weights(by_graph *g, const layers *l, by_tensor *w)
 {
     const int64_t b = by_dim(w, 0), h = by_dim(w, 1), n = by_dim(w, 2), t = by_dim(w, 3);
@@ -162,7 +161,8 @@ static void keep_global_weights(by_graph *g, const layers *l, by_tensor *w)
     by_io_return(l->io, "global_attention", by_permute_axes(g, w, (int[]){0, 1, 3, 2}));
 }
 
-/* What global tokens see: everything, through projections of their own, which are there without them too. */
+/* Attention of global tokens: to everything, through separate projections, which are declared even if there
+ * are no global tokens. */
 static by_tensor *attend_globally(by_graph *g, const layers *l, const nn_attention_spec *s, by_tensor *x)
 {
     const nn_linear_spec linear = {.out = by_dim(x, 2), .std = s->std};
@@ -181,8 +181,7 @@ static by_tensor *attend_globally(by_graph *g, const layers *l, const nn_attenti
     return by_scatter_add(g, by_mul(g, y, as(g, l->there, y)), l->places, by_dim(x, 1)); /* (B, T, C) */
 }
 
-/* Global keys stand before the others and are seen by all; where they lie in a window they are masked, so that
- * each counts once. */
+/* Global keys are prepended and seen by all; inside windows they are masked, so that each counts once. */
 static by_tensor *attend(by_graph *g, const nn_attention_spec *s, by_tensor *x, by_tensor *q, by_tensor *k,
                          by_tensor *v)
 {
@@ -236,7 +235,8 @@ static by_status read(const cJSON *json, void *config)
     for (int i = 0; i < c->bert.layers; i++) {
         const cJSON *own = cJSON_IsArray(window) ? cJSON_GetArrayItem(window, i) : window;
         if (own && !cJSON_IsNumber(own))
-            return base_fail(BY_ERR_FORMAT, "config.json: attention_window is no number or list of numbers");
+            return base_fail(BY_ERR_FORMAT,
+                             "config.json: attention_window is not a number or a list of numbers");
         c->windows[i] = own ? own->valueint : 512;
     }
     return BY_OK;

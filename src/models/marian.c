@@ -1,7 +1,7 @@
 /* marian.c - Vaswani et al. 2017, "Attention Is All You Need", and the layout in which Marian's translation
- * models (Junczys-Dowmunt et al. 2018) are published. Sinusoidal positions, embeddings times the root of the
- * width and shared by both texts and the head; norms after every sub-layer, or before (Wang et al. 2019). The
- * blocks are BART's. */
+ * models (Junczys-Dowmunt et al. 2018) are published. Sinusoidal positions; embeddings scaled by sqrt(width)
+ * and shared by both texts and the head; norms after every sub-layer, or before (Wang et al. 2019). The
+ * blocks are those of BART. */
 #include "base/base.h"
 #include "models/models.h"
 

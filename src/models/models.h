@@ -1,5 +1,5 @@
-/* models.h - what an architecture is: a table of configuration fields, presets, and a function that builds.
- * One file each; the registry lists them. */
+/* models.h - architectures: a table of configuration fields, presets, and a build function, one file each.
+ * The registry lists them. */
 #ifndef BY_MODELS_MODELS_H
 #define BY_MODELS_MODELS_H
 
@@ -9,22 +9,22 @@
 #include "banyan/model_io.h"
 #include "nn/nn.h"
 
-/* A field of a configuration: its key in config.json, where it lies in the struct, what it means to those who
- * know no architecture. */
+/* A field of a configuration: its key in config.json, its member in the struct, and its role for code that is
+ * independent of the architecture. */
 typedef enum arch_field_kind {
     ARCH_FIELD_INT,
     ARCH_FIELD_FLOAT,
     ARCH_FIELD_BOOL,
     ARCH_FIELD_ACT,
-    ARCH_FIELD_CHOICE /* one of several words; in the struct an int, its place among them */
+    ARCH_FIELD_CHOICE /* one of several words; in the struct, an int index */
 } arch_field_kind;
 typedef enum arch_role {
     ARCH_ROLE_NONE,
     ARCH_ROLE_VOCAB,
-    ARCH_ROLE_TARGET_VOCAB, /* of what is written, where that is another */
+    ARCH_ROLE_TARGET_VOCAB, /* target vocabulary, if separate */
     ARCH_ROLE_CONTEXT,
     ARCH_ROLE_WIDTH,
-    ARCH_ROLE_LAYERS,         /* of encoder-decoders: of the encoder, */
+    ARCH_ROLE_LAYERS,         /* encoder-decoders: of the encoder, */
     ARCH_ROLE_DECODER_LAYERS, /* and of the decoder */
     ARCH_ROLE_HEADS,
     ARCH_ROLE_KV_HEADS,
@@ -39,13 +39,14 @@ typedef enum arch_role {
     ARCH_ROLE_CAUSAL,
     ARCH_ROLE_PRE_NORM,
     ARCH_ROLE_HASHES, /* rounds of hashing */
-    ARCH_ROLE_MEMORY, /* positions remembered from earlier segments */
-    ARCH_ROLE_REUSE,  /* positions of a segment that are remembered, the first ones */
-    ARCH_ROLE_SHARED, /* both texts of an encoder-decoder have one vocabulary; without this they always have */
-    ARCH_ROLE_TIED,   /* the configuration ties the head to the table of embeddings */
-    ARCH_ROLE_BOTH,   /* recurrent layers read a text from both ends; language models cannot */
-    ARCH_ROLE_CELL,   /* of recurrent layers, by name */
-    ARCH_ROLE_SCORE,  /* of attention in recurrent decoders, by name */
+    ARCH_ROLE_MEMORY, /* memory length in positions */
+    ARCH_ROLE_REUSE,  /* first positions of a segment that enter the memory */
+    /* both texts of an encoder-decoder share a vocabulary; without this role they always do */
+    ARCH_ROLE_SHARED,
+    ARCH_ROLE_TIED,         /* the configuration ties the head to the table of embeddings */
+    ARCH_ROLE_BOTH,         /* bidirectional recurrent layers; not for language models */
+    ARCH_ROLE_CELL,         /* of recurrent layers, by name */
+    ARCH_ROLE_SCORE,        /* of attention in recurrent decoders, by name */
     ARCH_ROLE_PATTERN,      /* of sparse attention, by name, */
     ARCH_ROLE_SHARING,      /* how layers or heads share its sets, by name, */
     ARCH_ROLE_STRIDE,       /* its length, */
@@ -60,12 +61,12 @@ typedef enum arch_role {
     ARCH_ROLE_DISTRIBUTION, /* of the values of a pixel, by name, */
     ARCH_ROLE_MIXTURES,     /* and the components of a mixture */
     ARCH_ROLE_COORDINATES,  /* how they are encoded, by name */
-    ARCH_ROLE_UPSCALE,      /* how much larger than the pictures that it reads are those that it makes */
+    ARCH_ROLE_UPSCALE,      /* super-resolution factor */
     ARCH_ROLE_IMAGE,        /* side of a picture in pixels, */
     ARCH_ROLE_PATCH,        /* side of a patch, */
     ARCH_ROLE_CHANNELS,     /* and channels */
     ARCH_ROLE_DROP_PATH,    /* stochastic depth of the last layer */
-    ARCH_ROLE_PROJECTION    /* width of the space that texts and pictures share */
+    ARCH_ROLE_PROJECTION    /* width of the joint space of texts and pictures */
 } arch_role;
 typedef struct arch_field {
     const char *key;
@@ -94,25 +95,25 @@ typedef struct arch_field {
     {                                                                               \
         key, ARCH_FIELD_ACT, offsetof(type, member), fallback, 0, 0, ARCH_ROLE_NONE \
     }
-/* The words of the role, of which the first is the default. */
+/* The words of the role; the first is the default. */
 #define ARCH_CHOICE_FIELD(type, member, key, role)                       \
     {                                                                    \
         key, ARCH_FIELD_CHOICE, offsetof(type, member), 0, 0, 1000, role \
     }
 
-/* A key of config.json that is no field. One that names no neutral value is read elsewhere or harmless. */
+/* A key of config.json that is not a field. A key without neutral values is read elsewhere or harmless. */
 typedef struct arch_key {
     const char *key;
     const char *neutral; /* the supported values as JSON, separated by '|'; NULL: all */
     bool training;       /* others change training alone, */
-    unsigned tasks;      /* or these tasks alone (ARCH_TASK_BIT); 0: all */
+    unsigned tasks;      /* only for these tasks (ARCH_TASK_BIT); 0: all */
 } arch_key;
 #define ARCH_TASK_BIT(task) (1u << (task))
 typedef struct arch_alias {
     const char *key, *field; /* another name of a field's key */
 } arch_alias;
 typedef struct arch_token_ids {
-    int eos, pad, start; /* ids that a configuration without the key has; -1: none */
+    int eos, pad, start; /* ids if the configuration lacks the key; -1: none */
 } arch_token_ids;
 
 typedef struct arch_preset {
@@ -120,126 +121,126 @@ typedef struct arch_preset {
     int layers, heads, width, context;
 } arch_preset;
 
-/* Which weights the head over the vocabulary has. */
+/* Weights of the language model head. */
 typedef struct arch_head {
     bool tied; /* by the configuration */
-    bool own;  /* its weights are a parameter: it is not tied, or the file has other values for it */
+    bool own;  /* untied, or the file has separate values: the weights are a parameter */
 } arch_head;
 
-/* How a family is trained from scratch, where it differs from the others. */
+/* Training defaults of a family where they differ from the common ones. */
 typedef struct arch_training {
     const char *optimizer; /* NULL: "adamw" */
-    bool pre_norm;         /* norms before the sub-layers, where the family has both variants */
-    double rate;           /* factor of the learning rate that goes by the width; 0: 1 */
-    double clip;           /* norm that gradients are clipped to; 0: 1 */
+    bool pre_norm;         /* norms before the sub-layers, in families with both variants */
+    double rate;           /* factor on the default learning rate; 0: 1 */
+    double clip;           /* gradient clipping norm; 0: 1 */
     bool no_decay;         /* Adam without weight decay */
-    bool encloses; /* a vocabulary learned for it has <s> and <mask>, and texts stand between <s> and </s> */
-    int sentinels; /* tokens <extra_id_0>, <extra_id_1>, ... of a vocabulary learned for it */
+    /* vocabularies trained for it have <s> and <mask>, and texts are enclosed in <s> and </s> */
+    bool encloses;
+    int sentinels; /* number of tokens <extra_id_0>, <extra_id_1>, ... in vocabularies trained for it */
 } arch_training;
 
-/* Inputs that the host computes from a batch that lacks them. */
+/* Inputs that the host computes if the batch lacks them. */
 typedef struct arch_rows {
     by_task task;
     int batch, seq;
     const int32_t *tokens, *mask; /* (B, T); mask NULL: nothing is masked */
-    const int32_t *given;         /* (B, T): the array `from` of the batch; NULL: there is none */
+    const int32_t *given;         /* (B, T): the array `from` of the batch, or NULL */
     int64_t count;                /* elements of that */
-    /* A cached pass over a picture: its first position, the number of positions (0: all), and the room of its cache. */
+    /* A cached pass over a picture: first position, number of positions (0: all), capacity of the cache. */
     int first, steps, room;
 } arch_rows;
 typedef struct arch_derived {
-    const char *name; /* of the input, which is i32; NULL at the end */
-    const char *from; /* array of a batch, (B, T) of i32, that decides about it; NULL: none */
-    /* Sets the shape and returns the number of axes; 0: a model of this batch does without. */
+    const char *name; /* name of the input, which is i32; NULL at the end */
+    const char *from; /* array of the batch, (B, T) i32, that it is computed from; NULL: none */
+    /* Sets the shape and returns the rank; 0: not needed for this batch. */
     int (*shape)(const void *config, const arch_rows *rows, int64_t *dim);
     void (*fill)(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out);
 } arch_derived;
 
 typedef struct arch_family {
     const char *family;                 /* config.json's model_type */
-    const char *title;                  /* for people: "GPT-2 (Radford et al. 2019)" */
+    const char *title;                  /* display name: "GPT-2 (Radford et al. 2019)" */
     const char *classes[BY_TASK_COUNT]; /* config.json's architectures[0] by task, NULL where there is none */
     struct {
         const char *name; /* NULL: none */
         by_task task;
-        size_t offset;     /* of the bool in the configuration that chooses it */
-    } other;               /* a second class of a task, beside that in `classes` */
+        size_t offset;     /* offset of the bool in the configuration that selects it */
+    } other;               /* a second class of a task, besides the one in `classes` */
     by_task pretrained;    /* its task from scratch */
-    const char *objective; /* the same in the words of data/objective.h; NULL: "lm" */
+    const char *objective; /* name of the default objective (data/objective.h); NULL: "lm" */
     arch_training training;
-    const char *prefix; /* of the body's parameters when a head is there: "transformer." */
+    const char *prefix; /* prefix of the body's parameters in models with a head: "transformer." */
     const char *const
-        *outside; /* where the prefix is "": how names that are not the body's begin; NULL at the end */
-    const char *answer_prefix; /* the same where the class for answers has another; NULL: none */
-    const char *head, *table;  /* weights of the head over the vocabulary, and the table it may be tied to */
-    const char *target_table;  /* the same where the two texts have tables of their own; NULL: none */
-    size_t head_offset;        /* of the arch_head in the configuration */
-    bool always_tied; /* tie_word_embeddings does not decide: the head is tied unless the file has another */
-    const char *const *ignored; /* endings of tensors in published files that are no parameters; NULL at the
-                                   end, NULL: none */
-    /* Parts of names in files whose modules have other names in the reference library, and so in adapters. The first that
-     * fits counts. key NULL at the end; NULL: none */
+        *outside; /* if the prefix is "": prefixes of names outside of the body; NULL at the end */
+    const char *answer_prefix; /* the prefix in the class for answers, if different; NULL: none */
+    const char *head, *table;  /* weights of the language model head, and the table it may be tied to */
+    const char *target_table;  /* the same if the two texts have separate tables; NULL: none */
+    size_t head_offset;        /* offset of the arch_head in the configuration */
+    /* tie_word_embeddings is ignored: the head is tied unless the file has separate values */
+    bool always_tied;
+    /* suffixes of tensors in published files that are not parameters; NULL at the end, NULL: none */
+    const char *const *ignored;
+    /* Name parts in files whose modules have other names in the reference library, and therefore in adapters.
+     * The first match applies. key NULL at the end; NULL: none */
     const arch_alias *modules;
-    const arch_alias *renamed; /* as modules, where adapters have the names of files all the same */
-    const arch_alias *copies; /* endings of tensors that repeat a parameter: in a file they have its values; key
-                               NULL at the end, NULL: none */
-    const char *const *sines; /* endings of tables of positions, which must be the sines of 2017; as ignored */
-    const char *const *optional; /* parameters that begin with zeros where a file has none; as ignored */
+    const arch_alias *renamed; /* as modules, for names that adapters share with files */
+    /* suffixes of tensors that duplicate a parameter; key NULL at the end, NULL: none */
+    const arch_alias *copies;
+    const char *const *sines; /* suffixes of position tables that must be sinusoidal; as `ignored` */
+    /* parameters that are initialised with zeros if the file lacks them; as `ignored` */
+    const char *const *optional;
     const arch_field *fields;
     int n_fields;
     const arch_alias *aliases; /* key NULL at the end; NULL: none */
-    const arch_key *keys;      /* besides those of every family (keys.c); key NULL at the end; NULL: none */
+    const arch_key *keys;      /* in addition to the common keys (keys.c); key NULL at the end; NULL: none */
     arch_token_ids tokens;
-    const char *text_part; /* key of a nested configuration that has the ids of tokens; NULL: there is none */
+    const char *text_part; /* key of a nested configuration with the token ids; NULL: none */
     const char *text_type; /* its model_type, where there are variants, */
     const struct arch_family *const
         *variants; /* which differ in it: the other records of the family; NULL at the end, NULL: none */
-    int labels;    /* of a configuration that does not say how many; 0: 2 */
+    int labels;    /* number of labels if the configuration lacks it; 0: 2 */
     size_t config_size;
     const arch_preset *presets;
     int n_presets;
-    by_status (*check)(
-        const void *config); /* what the ranges of the fields cannot say; message by base_fail */
-    int (*first_position)(const void *config); /* of a text in its table; NULL: 0 */
-    bool extra_rows;    /* the rows before that are not counted by the context of the configuration */
-    bool masks_padding; /* without a mask, the texts end after as many tokens as are no padding */
-    bool unlimited;     /* the context is where texts are usually cut; longer ones are possible */
-    /* What a table of fields cannot say: read and written beside them, or set by the name of a preset. NULL:
-     * nothing */
+    by_status (*check)(const void *config);    /* checks beyond the ranges of fields; reports by base_fail */
+    int (*first_position)(const void *config); /* row of the first position in the table; NULL: 0 */
+    bool extra_rows;    /* the context in the configuration does not include the rows before it */
+    bool masks_padding; /* without a mask, the length of a text is its number of non-padding tokens */
+    bool unlimited;     /* the context is only a default; longer texts are possible */
+    /* Settings that a table of fields cannot express: read, written, or set by a preset. NULL: none */
     by_status (*read)(const cJSON *json, void *config);
     bool (*write)(cJSON *json, const void *config);
     void (*adjust)(const char *preset, void *config);
-    bool (*is_causal)(const void *config); /* for families that are either: is it to be a language model? */
-    bool starts_with_last; /* an encoder-decoder's second text begins with its last token (a language) */
-    bool starts_with_eos;  /* an encoder-decoder's second text begins with that token, else with padding */
-    bool packs;     /* without a mask, the reference starts a new text at each position that does not follow
+    /* families that can be either: whether to build a language model */
+    bool (*is_causal)(const void *config);
+    bool starts_with_last; /* the decoder starts with the last target (a language) */
+    bool starts_with_eos;  /* the decoder starts with this token, otherwise with padding */
+    bool packs;       /* without a mask, the reference starts a new text at each position that does not follow
                          the one before: not supported */
-    bool documents; /* its attention reads the input "pair_mask", which keeps the documents of a row apart */
-    bool looks_ahead;    /* a query whose earlier keys are all masked attends to later ones: not supported */
-    bool pads_left;      /* padding stands before a text, and the special token of the whole text after it */
-    bool no_cache;       /* tokens see earlier ones alone, but nothing of a text can be kept for the next */
-    bool rereads;        /* tokens see later ones, also in a language model: nothing can be cached */
-    bool recurrent;      /* of a text it has read it keeps a state, and no keys and values */
-    int segments;        /* that a text may have, where no key says it; 0: as the keys say */
-    bool start_row;      /* the last row of the table stands before the first token and is never predicted */
-    bool labels_by_mean; /* the labels of a sequence are read off all its positions, though it is a decoder */
-    bool labels_in_place; /* recorded labels of a causal model belong to their own positions, not to the ones
-                              before */
+    bool documents;   /* attention reads the input "pair_mask", which separates the documents of a row */
+    bool looks_ahead; /* a query whose earlier keys are all masked attends to later ones: not supported */
+    bool pads_left;   /* texts are padded on the left, and the classification token is last */
+    bool no_cache;    /* causal, but nothing can be cached */
+    bool rereads;     /* not causal, even as a language model: nothing can be cached */
+    bool recurrent;   /* keeps a recurrent state instead of keys and values */
+    int segments;     /* context, if no key gives it; 0: as in the keys */
+    bool start_row;   /* the last row of the table is a start token, which is never predicted */
+    bool labels_by_mean; /* a decoder whose sequence labels are predicted from all positions */
+    /* recorded labels of a causal model are aligned with their own positions, not with the previous ones */
+    bool labels_in_place;
     by_pictures (*pictures)(const void *config); /* that it reads; NULL: none */
-    const char *adapted; /* layers that adapters are for unless told otherwise: the ends of their names, with
-                            commas; NULL: none */
+    const char *adapted; /* default targets of adapters: comma-separated name suffixes; NULL: none */
     by_canvas (*canvas)(const void *config); /* the pictures that it makes, token by token; NULL: none */
-    int (*place)(const void *config,
-                 int t);  /* in their raster, of the position that is generated as number t; NULL: t */
-    bool predicts_itself; /* the tokens of a batch are its targets: the shift by one is inside the model */
+    int (*place)(const void *config, int t); /* raster index of the position generated at time t; NULL: t */
+    bool predicts_itself;        /* the tokens of a batch are the targets: the model shifts them itself */
     const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
     void (*build)(by_graph *g, const void *config, by_model_io *io);
-    /* The loss of a head over the vocabulary that no table of logits is made for; NULL, or a result of NULL: the
+    /* The loss of a language model head that does not materialise all logits; NULL, or a NULL result: the
      * cross-entropy of the logits. */
     by_tensor *(*loss)(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets);
-    /* The file of a model with a head has names without the prefix of the body, as the authors' own files do. NULL: this
-     * changes nothing else */
+    /* Files of a model with a head have names without the prefix of the body, as in the authors' own files.
+     * NULL: never */
     void (*bare)(void *config);
 } arch_family;
 
@@ -250,65 +251,67 @@ extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_
     arch_rnn_seq2seq, arch_imagegpt, arch_image_transformer, arch_vit, arch_deit, arch_clip,
     arch_vision_encoder_decoder;
 
-/* The layers that IA3 is for unless told otherwise: the ends of their names, with commas; and those whose inputs it scales. */
+/* Default targets of IA3: comma-separated name suffixes, and those whose inputs are scaled. */
 typedef struct arch_scaled {
     const char *family, *targets, *feedforward;
 } arch_scaled;
 const arch_scaled *arch_scaled_of(const arch_family *a); /* NULL: there are none */
 
-/* NULL and an error that lists the families when there is none of that name. */
+/* Returns NULL, with an error that lists the families, for an unknown name. */
 const arch_family *arch_find(const char *family);
-/* The record of the family whose text_type this is, NULL: the first. NULL and an error that lists them when there is none. */
+/* The variant of the family with this text_type; NULL: the first. Returns NULL, with an error that lists
+ * them, for an unknown type. */
 const arch_family *arch_variant(const arch_family *a, const char *text_type);
 int arch_count(void);
 const arch_family *arch_at(int i);
 
-/* The entry of a key that is no field and no alias: the family's, else that of every family; NULL when the
- * key is in no table. */
+/* The entry of a key that is neither a field nor an alias, from the table of the family or the common one, or
+ * NULL. */
 const arch_key *arch_key_find(const arch_family *a, const char *key);
 /* Whether the key is a field, an alias or in a table. */
 bool arch_key_known(const arch_family *a, const char *key);
 
-/* Read or set the field of a role; 0 and false when the architecture has none. */
+/* Reads or sets the field of a role; 0 or false if the architecture has none. */
 double arch_config_get(const arch_family *a, const void *config, arch_role role);
 bool arch_config_set(const arch_family *a, void *config, arch_role role, double value);
 bool arch_has(const arch_family *a, arch_role role);
-/* The same for a choice by its word: NULL when the architecture has none of that role; an error that lists the
- * words when it is none of them. */
+/* The same for a choice by its word. Reading returns NULL if the architecture has no such role; setting an
+ * unknown word is an error that lists the words. */
 const char *arch_config_choice(const arch_family *a, const void *config, arch_role role);
 by_status arch_config_choose(const arch_family *a, void *config, arch_role role, const char *word);
 by_status arch_choice_parse(const arch_field *f, const char *word, int *to);
 const char *arch_choice_word(arch_role role, int i); /* NULL beyond the last */
 void arch_config_defaults(const arch_family *a, void *config);
 
-/* Names of activations as config.json spells them. False for an unknown one. */
+/* Activation by its name in config.json. Returns false for an unknown name. */
 bool arch_act_parse(const char *name, by_act *out);
 const char *arch_act_name(by_act act);
 
-/* For check functions: every head has as many elements as the others. */
+/* For check functions: the width is divisible by the heads. */
 by_status arch_check_heads(int width, int heads);
 
-/* For build functions: keep a hidden state or a layer's attention weights when the caller wants to see them.
- */
+/* For build functions: return a hidden state or a layer's attention weights if requested. */
 void arch_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h);
-by_tensor **arch_weights_slot(by_model_io *io); /* where to put this layer's weights, NULL when nobody asks */
-/* The same of an encoder-decoder's encoder, and of its decoder's looks at that. */
+by_tensor **arch_weights_slot(
+    by_model_io *io); /* destination of this layer's weights, NULL if not requested */
+/* The same for the encoder of an encoder-decoder, and for its cross-attention. */
 void arch_keep_source_hidden(by_graph *g, by_model_io *io, by_tensor *h);
 by_tensor **arch_source_weights_slot(by_model_io *io);
 by_tensor **arch_cross_weights_slot(by_model_io *io);
 
-/* ---- heads (heads.c). They return "logits" and, where there is one, "second" -------------------- */
+/* ---- heads (heads.c); they return "logits" and, if the task has one, "second" ------------------- */
 
-/* The weights of a head over the vocabulary: the table it is tied to, or a parameter of this name. */
+/* The weights of a language model head: the table it is tied to, or a parameter of this name. */
 by_tensor *arch_head_weights(by_graph *g, arch_head head, const char *name, by_tensor *table, float std);
-/* (B, T, C) -> logits over the vocabulary with the given weights (and bias, or NULL), at the input "pick" if it is fed. */
+/* (B, T, C) -> logits over the vocabulary with the given weights (and bias, or NULL), at the input "pick" if
+ * it is fed. */
 void arch_lm_head(by_graph *g, by_model_io *io, by_tensor *h, by_tensor *weights, by_tensor *bias);
-/* The same after a projection, its activation and a norm. Names are relative to the present scope. */
+/* The same after a projection, activation and norm. Names are relative to the current scope. */
 typedef struct arch_mlm_spec {
     const char *dense, *norm, *bias;
     arch_head head;
     const char *decoder;      /* weights of a head that is not tied, */
-    const char *decoder_bias; /* and its bias, where it is another than `bias`; NULL: the same */
+    const char *decoder_bias; /* and its bias, if different from `bias`; NULL: the same */
     by_act act;
     float eps, std;
 } arch_mlm_spec;
@@ -322,7 +325,7 @@ typedef struct arch_top {
     by_tensor *table; /* of token embeddings */
     arch_head head;
     float std;                /* initial values */
-    float drop;               /* dropout where the configuration has a negative one */
+    float drop;               /* dropout if that of the configuration is negative */
     const arch_mlm_spec *mlm; /* for arch_put_mlm */
 } arch_top;
 typedef struct arch_head_row arch_head_row;
@@ -345,10 +348,11 @@ ARCH_PUT(tag);    /* every position -> labels */
 ARCH_PUT(next);   /* "pooled" -> whether the second sentence follows */
 ARCH_PUT(answer); /* every position -> start and end */
 
-/* Answers by a beam of starts (beam_head.c). Inputs: p_mask (B, T), 1 for tokens that cannot be part of an answer; cls_index
- * (B), the token of the whole text, by default the last; is_impossible (B), -100 for rows that do not count. "logits" are those
- * of the starts; "second" (B, S, 3 + 2 E) has for each of the S likeliest starts its probability, its place, the score of "no
- * answer", and the probabilities and places of its E likeliest ends. */
+/* Answers by a beam of starts (beam_head.c). Inputs: p_mask (B, T), 1 for tokens that cannot be part of an
+ * answer; cls_index (B), the classification token, by default the last; is_impossible (B), -100 for ignored
+ * rows. "logits" are those of the starts; "second" (B, S, 3 + 2 E) has for each of the S most likely starts
+ * its probability, its position, the score of "no answer", and the probabilities and positions of its E most
+ * likely ends. */
 typedef struct arch_beam_spec {
     int starts, ends;
     float eps, std;
@@ -357,20 +361,20 @@ void arch_beam_head(by_graph *g, by_model_io *io, const arch_beam_spec *spec);
 by_tensor *arch_beam_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second,
                           const arch_beam_spec *spec);
 
-/* The mean cross-entropy of sigmoids: targets 0, 1, or -100 where they do not count. */
+/* The mean binary cross-entropy of sigmoids: targets 0, 1, or -100 if ignored. */
 by_tensor *arch_each_or_not(by_graph *g, by_tensor *x, by_tensor *targets);
 
 /* tanh of a projection of the first position: (B, T, C) -> (B, C). */
 by_tensor *arch_pooler(by_graph *g, const char *name, by_tensor *h, float std);
 
-/* How the labels of a sequence are read off it (summary_type): (B, T, C) -> (B, C), masked or not. */
+/* Sequence summary for labels (summary_type): (B, T, C) -> (B, C), with or without a mask. */
 typedef enum arch_summary { ARCH_SUMMARY_FIRST, ARCH_SUMMARY_LAST, ARCH_SUMMARY_MEAN } arch_summary;
 by_tensor *arch_summarize(by_graph *g, arch_summary how, by_tensor *x);
 /* summary_type and summary_activation, with the reference's defaults. */
 by_status arch_summary_read(const cJSON *json, const char *type, const char *act, arch_summary *how,
                             by_act *after);
 
-/* The loss of labels of whole sequences by io's problem: targets are classes, numbers or probabilities. */
+/* The loss of sequence labels for io's problem: targets are classes, numbers or probabilities. */
 by_tensor *arch_label_loss(by_graph *g, const by_model_io *io, by_tensor *logits, by_tensor *targets);
 /* The loss of io's task (banyan/model.h, by_model_loss). */
 by_tensor *arch_task_loss(by_graph *g, const by_model_io *io, by_tensor *targets, by_tensor *second);
@@ -392,29 +396,29 @@ bool arch_rope_write(cJSON *json, const nn_rope *rope);
 enum { ARCH_CUTOFFS = 4 };
 typedef struct arch_adaptive {
     int vocab, embed, width;     /* tokens, width of the first table, width of the model */
-    int div;                     /* every cluster's table is narrower than the one before by this factor */
-    int count;                   /* cutoffs; those at or past the end of the vocabulary do not count */
+    int div;                     /* factor by which each cluster's table is narrower than the previous one */
+    int count;                   /* cutoffs; those at or past the end of the vocabulary are ignored */
     int cutoffs[ARCH_CUTOFFS];   /* the first tokens of the tail clusters */
-    bool ties[ARCH_CUTOFFS + 1]; /* the projection before the softmax is the embedding's */
-    bool reversed;               /* the head's columns for the tails stand in falling order */
+    bool ties[ARCH_CUTOFFS + 1]; /* the projection before the softmax is tied to the embedding's */
+    bool reversed;               /* the head's columns for the tails are in descending order */
     float std, projection_std;   /* initial values */
 } arch_adaptive;
 int arch_adaptive_tails(const arch_adaptive *a);
 /* ids (B, T) -> (B, T, C), times sqrt(C). In the scope of the body. */
 by_tensor *arch_adaptive_embedding(by_graph *g, by_tensor *ids, const arch_adaptive *a);
-/* Returns "logits" from "features": with tails, the logarithms of the probabilities. own: the weights are not the
- * tables of the embedding. */
+/* Returns "logits" from "features": with tails, the logarithms of the probabilities. own: the weights are not
+ * the tables of the embedding. */
 void arch_adaptive_head(by_graph *g, by_model_io *io, const arch_adaptive *a, bool own);
-/* The mean loss. The inputs tail.1, tail.2, ... (2, K), if they are fed, list the rows of the batch whose target is in
- * that tail, and these targets counted from the first of the tail, -100 where the list is longer than there are any. Then
- * only these rows are computed. Otherwise all rows are, for every tail. */
+/* The mean loss. The optional inputs tail.1, tail.2, ... (2, K) list the rows of the batch whose target is in
+ * that tail, and these targets relative to the first token of the tail, padded with -100. Only these rows are
+ * then computed. Without them, all rows are computed for every tail. */
 by_tensor *arch_adaptive_loss(by_graph *g, const by_model_io *io, by_tensor *targets, const arch_adaptive *a,
                               bool own);
 /* Lists these rows; configurations begin with their arch_adaptive. */
 extern const arch_derived arch_adaptive_derived[];
 extern const arch_alias arch_adaptive_copies[]; /* tensors of files that repeat the embedding's */
 
-/* ---- what the relatives of GPT-2 share (gpt2.c) ------------------------------------------------- */
+/* ---- shared by variants of GPT-2 (gpt2.c) ------------------------------------------------------- */
 
 typedef struct arch_gpt2_config {
     int vocab, context, width, layers, heads, inner; /* inner 0: four times the width */
@@ -422,10 +426,11 @@ typedef struct arch_gpt2_config {
     float label_drop; /* negative: 0.1 */
     by_act act;
     bool scale_weights, scale_by_layer;
-    bool whole_root; /* scores are divided by the whole part of sqrt(D) */
+    bool whole_root; /* scores are divided by floor(sqrt(D)) */
     arch_head head;
 } arch_gpt2_config;
-/* `type` has an arch_gpt2_config called `member`; the keys stand after `part`, "" or that of a nested configuration. */
+/* `type` has an arch_gpt2_config called `member`; keys are prefixed with `part`, "" or that of a nested
+ * configuration. */
 #define ARCH_GPT2_PART_FIELDS(part, type, member, vocabulary, length, size, depth, count, activation,    \
                               layers_role)                                                               \
     ARCH_INT_FIELD(type, member vocab, part "vocab_size", vocabulary, 1, 1 << 24, ARCH_ROLE_VOCAB),      \
@@ -454,12 +459,12 @@ typedef struct arch_gpt2_config {
 extern const arch_alias arch_gpt2_aliases[];
 /* What a relative has of its own. */
 typedef struct arch_gpt2_variant {
-    /* What the queries of a layer see of the keys up to their own; a query that sees none gives zeros. NULL: all */
+    /* The pattern of a layer, on top of the causal mask; a query that sees no key gives zeros. NULL: all */
     by_pattern (*pattern)(const arch_gpt2_config *c, int layer);
     by_tensor *(*norm)(by_graph *g, const char *name, by_tensor *x, float eps); /* NULL: nn_layernorm */
     const arch_head_row *heads;                                                 /* NULL: GPT-2's */
-    /* Each block also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in which
-     * arch_gpt2_keep has put it. */
+    /* Each block also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in
+     * which arch_gpt2_keep has put it. */
     bool cross;
     by_tensor *memory;
 } arch_gpt2_variant;
@@ -468,7 +473,7 @@ void arch_gpt2_build(by_graph *g, const arch_gpt2_config *c, by_model_io *io, co
 void arch_gpt2_keep(by_graph *g, const arch_gpt2_config *c, by_model_io *io, by_tensor *memory);
 by_status arch_gpt2_check(const void *config);
 
-/* ---- what the relatives of BART share (bart.c) ------------------------------------------------ */
+/* ---- shared by variants of BART (bart.c) ------------------------------------------------------ */
 
 typedef struct arch_bart_config {
     int vocab, target_vocab, context, width, encoder_layers, decoder_layers, encoder_heads, decoder_heads;
@@ -516,7 +521,7 @@ extern const char *const arch_bart_optional[];
 void arch_bart_build(by_graph *g, const void *config, by_model_io *io);
 by_status arch_bart_check(const void *config);
 
-/* ---- what the relatives of ViT share (vit.c) ----------------------------------------------------- */
+/* ---- shared by variants of ViT (vit.c) ----------------------------------------------------------- */
 
 typedef struct arch_vit_config {
     int image, patch, channels, width, layers, heads, inner;
@@ -524,7 +529,7 @@ typedef struct arch_vit_config {
     float eps, std, drop, attn_drop, drop_path;
     by_act act, pooler_act;
     bool qkv_bias;
-    bool distilled; /* a distillation token stands between the class token and the patches */
+    bool distilled; /* a distillation token follows the class token */
 } arch_vit_config;
 #define ARCH_VIT_PART_FIELDS(part, type, member)                                                           \
     ARCH_INT_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),               \
@@ -552,19 +557,19 @@ extern const arch_key arch_vit_keys[];
 extern const arch_alias arch_vit_modules[];
 extern const char *const arch_vit_ignored[];
 
-/* The configuration of a model that writes captions with this encoder and this decoder of this family, whose own configurations are
- * copied. The caller owns it; NULL on failure. */
+/* The configuration of a captioning model of this family with copies of the configurations of this encoder
+ * and decoder. The caller owns it; NULL on failure. */
 cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder, const char *family);
 extern const by_input_info arch_picture_inputs[]; /* "pixel_values" alone */
-/* The input "pixel_values" (B, Ch, H, W) -> (B, T, C) after the last norm, in the present scope. source: it is the encoder of
- * another model. */
+/* The input "pixel_values" (B, Ch, H, W) -> (B, T, C) after the last norm, in the current scope. source: it
+ * is the encoder of another model. */
 by_tensor *arch_vit_body(by_graph *g, const arch_vit_config *c, by_model_io *io, bool source);
 /* Returns "features" and, of a model without a head, "pooled". */
 void arch_vit_features(by_graph *g, const arch_vit_config *c, by_model_io *io);
 
-/* ---- what the relatives of BERT and RoBERTa share (bert.c, roberta.c) ------------------------- */
+/* ---- shared by variants of BERT and RoBERTa (bert.c, roberta.c) ------------------------------- */
 
-/* The configuration of a relative begins with this one. */
+/* The configuration of a variant begins with this one. */
 typedef struct arch_bert_config {
     int vocab, context, segments, width, layers, heads, inner, pad;
     float eps, std, drop, attn_drop, label_drop; /* label_drop negative: as drop */
@@ -572,7 +577,8 @@ typedef struct arch_bert_config {
     bool causal;
     arch_head head;
 } arch_bert_config;
-/* `type` has an arch_bert_config called `member`; the keys stand after `part`, "" or that of a nested configuration. */
+/* `type` has an arch_bert_config called `member`; keys are prefixed with `part`, "" or that of a nested
+ * configuration. */
 #define ARCH_BERT_PART_FIELDS(part, type, member, words, positions, padding, activation, layers_role)      \
     ARCH_INT_FIELD(type, member vocab, part "vocab_size", words, 1, 1 << 24, ARCH_ROLE_VOCAB),             \
         ARCH_INT_FIELD(type, member context, part "max_position_embeddings", positions, 1, 1 << 24,        \
@@ -609,7 +615,7 @@ typedef struct arch_bert_sizes {
 } arch_bert_sizes;
 by_tensor *arch_bert_embeddings(by_graph *g, by_model_io *io, const arch_bert_sizes *sizes, float eps,
                                 float std, float drop);
-/* The names are BERT's; the rest is as in the spec. */
+/* Parameter names are those of BERT; the rest is as in the spec. */
 by_tensor *arch_bert_layers(by_graph *g, by_model_io *io, by_tensor *x, int layers, nn_encoder_spec spec);
 by_tensor *arch_bert_table(by_graph *g, int64_t vocab, int64_t width, float std); /* of the tokens */
 arch_mlm_spec arch_bert_mlm(const arch_bert_config *c);     /* and about the head over the vocabulary */
@@ -620,8 +626,8 @@ typedef struct arch_bert_variant {
     const char *body; /* the scope of the body */
     nn_attend attend; /* NULL: ordinary attention */
     const void *user; /* for attend */
-    /* Each layer also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in which
-     * arch_bert_keep has put it. */
+    /* Each layer also attends to an encoder's output (B, S, C): `memory`, or where that is NULL the cache, in
+     * which arch_bert_keep has put it. */
     bool cross;
     by_tensor *memory;
 } arch_bert_variant;

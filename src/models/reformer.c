@@ -1,6 +1,6 @@
-/* reformer.c - Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer". Reversible layers whose
- * attention is local, within chunks of the text, or among rows that a hash puts into one bucket; a decoder with a
- * causal mask, or an encoder without. The output has both streams side by side, twice the width. */
+/* reformer.c - Kitaev, Kaiser and Levskaya 2020, "Reformer: The Efficient Transformer". Reversible layers
+ * with local attention, within chunks of the text, or LSH attention, among rows of one hash bucket; a decoder
+ * with a causal mask, or an encoder. The output concatenates both streams, twice the width. */
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -45,8 +45,8 @@ static const arch_key keys[] = {
     {.key = "axial_pos_embds_dim"},
     {.key = "num_buckets"},
     {.key = "lm_head_bias"},       /* not of the reference: see read_bias */
-    {.key = "chunk_size_lm_head"}, /* the same sums in parts */
-    {.key = "hash_seed"},          /* of another generator; rotations follow from the seed of the run here */
+    {.key = "chunk_size_lm_head"}, /* the same computation in parts */
+    {.key = "hash_seed"},          /* a different generator; here rotations depend on the seed of the run */
     {.key = NULL},
 };
 
@@ -54,12 +54,12 @@ static const arch_preset presets[] = {
     {"tiny", 2, 2, 128, 256},
     {"small", 6, 4, 256, 4096},
     {"base", 12, 8, 1024, 65536},
-    {"duplication", 1, 4, 256, 1024}, /* the task of section 5: one layer, which hashes */
+    {"duplication", 1, 4, 256, 1024}, /* the task of section 5: one LSH layer */
 };
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-/* A list of `count` numbers, or fewer with `least`; absent or null: 0 of them. */
+/* A list of `least` to `count` numbers; absent or null: empty. */
 static by_status read_list(const cJSON *json, const char *key, int least, int most, int *out, int *count)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, key), *at;
@@ -73,8 +73,7 @@ static by_status read_list(const cJSON *json, const char *key, int least, int mo
     cJSON_ArrayForEach(at, list)
     {
         if (!cJSON_IsNumber(at) || at->valuedouble != at->valueint || at->valueint < 1)
-            return base_fail(BY_ERR_FORMAT, "config.json: %s has something else than positive whole numbers",
-                             key);
+            return base_fail(BY_ERR_FORMAT, "config.json: %s must hold positive whole numbers", key);
         out[(*count)++] = at->valueint;
     }
     return BY_OK;
@@ -104,8 +103,8 @@ static by_status read_layers(const cJSON *json, config *c)
     return BY_OK;
 }
 
-/* The reference adds the bias of its head before version 5, and from then on has it in its files but leaves it
- * out. A model that was made here begins without; its bias is zero, so that every version computes the same. */
+/* Versions of the reference before 5 add the bias of the head; later versions store it but ignore it. A new
+ * model has a zero bias, so that all versions agree. */
 static by_status read_bias(const cJSON *json, config *c)
 {
     const char *version;
@@ -183,8 +182,8 @@ static by_status check(const void *from)
     const config *c = from;
     if (c->head.tied)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "tie_word_embeddings: the head reads both streams, %d elements, and the "
-                         "table of embeddings has %d; they cannot be tied",
+                         "tie_word_embeddings: the head reads both streams, %d elements, but embeddings have "
+                         "%d; they cannot be tied",
                          2 * c->width, c->width);
     if (c->axial && (int64_t)c->axial_dim[0] + c->axial_dim[1] != c->width)
         return base_fail(BY_ERR_FORMAT, "axial_pos_embds_dim (%d and %d) must sum to hidden_size (%d)",
@@ -199,8 +198,8 @@ static by_status check(const void *from)
 
 /* ---- embeddings ------------------------------------------------------------------------------ */
 
-/* The first rows of the axial table, as many as hold `tokens` positions: (n, C), or (B, n, C) with dropout, which
- * drops whole columns of positions for a text. */
+/* The rows of the axial table needed for `tokens` positions: (n, C), or (B, n, C) with dropout, which drops
+ * whole columns of positions per text. */
 static by_tensor *axial_table(by_graph *g, const config *c, int64_t batch, int64_t tokens)
 {
     const int64_t columns = c->axial_shape[1], rows = (tokens + columns - 1) / columns;
@@ -342,7 +341,7 @@ static const by_input_info inputs[] = {
     {"positions", BY_I32, "BT", BY_PART_WHOLE, false},
     {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
     {"pick", BY_I32, "N", BY_PART_WHOLE, false},
-    ROTATIONS(0), /* of the layers that hash, (heads, head width, rounds, columns) */
+    ROTATIONS(0), /* rotations of LSH layers, (heads, head width, rounds, columns) */
     ROTATIONS(1),
     ROTATIONS(2),
     ROTATIONS(3),

@@ -1,8 +1,8 @@
 /* reformer_layer.c - the reversible layer of Reformer (Kitaev et al. 2020; Gomez et al. 2017):
  *   y1 = x1 + attention(x2)     y2 = x2 + feed_forward(y1)
- * The backward pass computes x2 = y2 - feed_forward(y1) and x1 = y1 - attention(x2), so that nothing inside a stack
- * of layers is kept but the order into which each has sorted its rows: sorted once more from values with other
- * roundings, a row could change its bucket. */
+ * The backward pass computes x2 = y2 - feed_forward(y1) and x1 = y1 - attention(x2), so that a stack of
+ * layers keeps nothing except the sort order of each layer: recomputed from values with other roundings, a
+ * row could change its bucket. */
 #include "graph/graph.h"
 #include "models/reformer.h"
 
@@ -30,7 +30,7 @@ int64_t arch_reformer_length(const arch_reformer_config *c, int64_t tokens)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* About twice as many buckets as chunks, a power of two; in two factors where the rotations would be large. */
+/* About twice as many buckets as chunks, a power of two; in two factors if the rotations would be large. */
 static int bucket_factors(const arch_reformer_config *c, int64_t length, int *factors)
 {
     int power = 0, root = 0;
@@ -80,7 +80,7 @@ static by_tensor *unit_keys(by_graph *g, const arch_reformer_config *c, by_tenso
     return by_reshape(g, rows, 3, (int64_t[]){b, t, c->heads * d});
 }
 
-/* A text that fits into one chunk has plain attention. */
+/* A text that fits into one chunk uses plain attention. */
 static by_tensor *attend(by_graph *g, arch_reformer_layer *l, by_tensor *h) /* (B, T, C) -> (B, T, H*D) */
 {
     const arch_reformer_config *c = l->config;
@@ -129,9 +129,9 @@ static by_tensor *attention(by_graph *g, void *user, by_tensor *x) /* (B, T, C) 
     return by_cast(g, h, by_type(x));
 }
 
-/* ---- feed-forward, a part of the positions at a time -------------------------------------------- */
+/* ---- feed-forward in chunks of positions -------------------------------------------------------- */
 
-/* Dropout comes before the activation, which makes no difference to ReLU. */
+/* Dropout precedes the activation, which makes no difference for ReLU. */
 static by_tensor *feed_forward(by_graph *g, void *user, by_tensor *x) /* (B, n, C) -> (B, n, C) */
 {
     const arch_reformer_layer *l = user;

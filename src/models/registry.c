@@ -1,5 +1,4 @@
-/* registry.c - the list of architectures, and access to their configurations by role.
- */
+/* registry.c - the list of architectures, and access to configurations by role. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -62,7 +61,7 @@ const arch_family *arch_find(const char *family)
         }
         base_buf_printf(&known, "%s%s", i ? ", " : "", architectures[i]->family);
     }
-    base_fail(BY_ERR_UNSUPPORTED, "no model family is called \"%s\"; there are: %s", family,
+    base_fail(BY_ERR_UNSUPPORTED, "unknown model family \"%s\"; available: %s", family,
               known.data ? known.data : "");
     base_buf_free(&known);
     return NULL;
@@ -81,8 +80,8 @@ const arch_family *arch_variant(const arch_family *a, const char *text_type)
         base_buf_printf(&known, ", %s", (*v)->text_type);
     }
     if (a->variants)
-        base_fail(BY_ERR_UNSUPPORTED, "%s: no decoder is called \"%s\"; there are: %s%s", a->family,
-                  text_type, a->text_type, known.data ? known.data : "");
+        base_fail(BY_ERR_UNSUPPORTED, "%s: unknown decoder \"%s\"; available: %s%s", a->family, text_type,
+                  a->text_type, known.data ? known.data : "");
     else
         base_fail(BY_ERR_ARGUMENT, "%s has no choice of decoders", a->title);
     base_buf_free(&known);
@@ -178,7 +177,7 @@ by_status arch_choice_parse(const arch_field *f, const char *word, int *to)
         }
         base_buf_printf(&known, "%s%s", i ? ", " : "", one);
     }
-    base_fail(BY_ERR_ARGUMENT, "%s: unknown value \"%s\"; there are: %s", f->key, word,
+    base_fail(BY_ERR_ARGUMENT, "%s: unknown value \"%s\"; available: %s", f->key, word,
               known.data ? known.data : "");
     base_buf_free(&known);
     return BY_ERR_ARGUMENT;

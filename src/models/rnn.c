@@ -1,8 +1,8 @@
-/* rnn.c - recurrent language models: Elman 1990 (rnn), Hochreiter and Schmidhuber 1997 (lstm), Cho et al. 2014 (gru). An
- * embedding, recurrent layers, a projection to the vocabulary; dropout only between them (Zaremba et al. 2014). Names are
- * those of PyTorch's word_language_model example. The state is carried from one segment of a text to the next, and no
- * gradient goes there: truncated back-propagation through time. Networks in both directions predict masked tokens and
- * labels. */
+/* rnn.c - recurrent language models: Elman 1990 (rnn), Hochreiter and Schmidhuber 1997 (lstm), Cho et al.
+ * 2014 (gru). An embedding, recurrent layers, a projection to the vocabulary; dropout only between them
+ * (Zaremba et al. 2014). Names are those of PyTorch's word_language_model example. The state is carried from
+ * one segment of a text to the next without a gradient (truncated back-propagation through time).
+ * Bidirectional networks predict masked tokens and labels. */
 #include "base/base.h"
 #include "models/models.h"
 #include "nn/carried_state.h"
@@ -11,7 +11,7 @@
 typedef struct rnn_config {
     int vocab, context, embed, width, layers; /* embed 0: see embed_of */
     float drop;
-    by_act act; /* of the cells of an rnn: tanh or relu */
+    by_act act; /* activation of rnn cells: tanh or relu */
     bool both, bias;
     arch_head head;
 } rnn_config;
@@ -31,13 +31,13 @@ static const arch_field plain_fields[] = {FIELDS, ARCH_ACT_FIELD(rnn_config, act
 
 static const arch_alias aliases[] = {{"num_hidden_layers", "num_layers"}, {.key = NULL}};
 static const arch_key keys[] = {
-    {.key = "batch_first"}, /* a matter of tensors, not of weights */
+    {.key = "batch_first"}, /* affects layouts, not weights */
     {.key = "input_size"},  /* embedding_size says it */
     {.key = "proj_size", .neutral = "0|null"},
     {.key = NULL},
 };
 
-/* Zaremba et al. 2014; their embedding and softmax have weights of their own. */
+/* Zaremba et al. 2014, with an untied softmax. */
 static const arch_preset presets[] = {
     {"tiny", 2, 1, 128, 64}, {"small", 2, 1, 200, 20}, {"medium", 2, 1, 650, 35}, {"large", 2, 1, 1500, 35}};
 static const struct {
@@ -55,13 +55,13 @@ static void adjust(const char *preset, void *config)
         }
 }
 
-/* What the last layer gives at a position. */
+/* Width of the last layer's output. */
 static int features_of(const rnn_config *c)
 {
     return c->both ? 2 * c->width : c->width;
 }
 
-/* A table that is also the head is as wide as the features. */
+/* A tied table is as wide as the features. */
 static int embed_of(const rnn_config *c)
 {
     return c->embed > 0 ? c->embed : c->head.tied ? features_of(c) : c->width;
@@ -151,8 +151,10 @@ static void put_words(by_graph *g, by_model_io *io, const arch_top *top, const a
     const rnn_config *c = top->config;
     const int64_t vocab = c->vocab;
     if (c->both && io->task == BY_TASK_LM) {
-        by_io_return(io, "logits",
-                     by_graph_fail(g, "a bidirectional network sees the token that it is to predict"));
+        by_io_return(
+            io, "logits",
+            by_graph_fail(
+                g, "a bidirectional network cannot be a language model: it sees the token to predict"));
         return;
     }
     by_tensor *weights = top->head.own ? words(g, row->name, vocab, features_of(c)) : top->table;

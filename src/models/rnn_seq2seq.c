@@ -1,7 +1,8 @@
-/* rnn_seq2seq.c - recurrent encoder and decoder: without attention (Cho et al. 2014, Sutskever et al. 2014), with additive
- * attention of the previous state (Bahdanau et al. 2015), or with multiplicative or concatenated attention of the present
- * state (Luong et al. 2015). Recurrent layers have PyTorch's names. Where a step of the decoder needs what the step before
- * attended to, the decoder is a loop over positions, and the same step decodes. */
+/* rnn_seq2seq.c - recurrent encoder and decoder: without attention (Cho et al. 2014, Sutskever et al. 2014),
+ * with additive attention of the previous state (Bahdanau et al. 2015), or with multiplicative or
+ * concatenated attention of the present state (Luong et al. 2015). Recurrent layers have PyTorch's names. If
+ * a decoder step needs the attention of the previous step, the decoder is a loop over positions, and
+ * generation uses the same step. */
 #include "base/base.h"
 #include "models/models.h"
 #include "nn/cache.h"
@@ -29,7 +30,7 @@ static const arch_field fields[] = {
     INT(embed, "embedding_size", 0, 1, 1 << 20, ARCH_ROLE_NONE), /* 0: half the width */
     INT(width, "hidden_size", 512, 2, 1 << 20, ARCH_ROLE_WIDTH),
     INT(encoder_width, "encoder_hidden_size", 0, 1, 1 << 20,
-        ARCH_ROLE_NONE), /* of a direction; 0: see there */
+        ARCH_ROLE_NONE), /* width of a direction; 0: derived */
     INT(layers, "num_layers", 1, 1, MAX_LAYERS, ARCH_ROLE_LAYERS),
     INT(pad, "pad_token_id", 0, 0, 1 << 24, ARCH_ROLE_PAD),
     ARCH_CHOICE_FIELD(seq2seq_config, cell, "cell", ARCH_ROLE_CELL),
@@ -61,7 +62,7 @@ static int64_t embed_of(const seq2seq_config *c)
     return c->embed > 0 ? c->embed : c->width / 2;
 }
 
-/* One direction of the encoder. The products of "dot" need a memory as wide as the decoder's states. */
+/* Width of one direction of the encoder. "dot" needs a memory as wide as the decoder's states. */
 static int64_t encoder_of(const seq2seq_config *c)
 {
     return c->encoder_width > 0 ? c->encoder_width : c->attention == DOT && c->both ? c->width / 2 : c->width;
@@ -72,13 +73,14 @@ static int64_t memory_of(const seq2seq_config *c)
     return (c->both ? 2 : 1) * encoder_of(c);
 }
 
-/* What the logits are read off. */
+/* Width of the input of the logits. */
 static int64_t features_of(const seq2seq_config *c)
 {
     return c->readout ? embed_of(c) : c->width;
 }
 
-/* What enters the cell beside the embedding: the context, the attentional vector of the step before, or nothing. */
+/* Width of the cell's input besides the embedding: the context, the previous attentional vector, or
+ * nothing. */
 static int64_t fed_of(const seq2seq_config *c)
 {
     return c->attention == ADDITIVE ? memory_of(c) : c->attention != NONE && c->feeding ? c->width : 0;
@@ -89,8 +91,8 @@ static by_status check(const void *config)
     const seq2seq_config *c = config;
     if (c->attention == DOT && memory_of(c) != c->width)
         return base_fail(BY_ERR_ARGUMENT,
-                         "attention \"dot\" needs encoder states as wide as the decoder's, not %lld and %d; "
-                         "\"general\" has no such limit",
+                         "attention \"dot\" needs encoder and decoder states of equal width, not %lld and "
+                         "%d; \"general\" does not",
                          (long long)memory_of(c), c->width);
     if (c->head.tied && features_of(c) != embed_of(c))
         return base_fail(
@@ -98,19 +100,19 @@ static by_status check(const void *config)
             "tie_word_embeddings without readout: embedding_size (%lld) and hidden_size (%d) must be equal",
             (long long)embed_of(c), c->width);
     if (c->shared && c->target_vocab && c->target_vocab != c->vocab)
-        return base_fail(BY_ERR_FORMAT,
-                         "decoder_vocab_size %d is not vocab_size %d, but "
-                         "share_encoder_decoder_embeddings is true",
-                         c->target_vocab, c->vocab);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "decoder_vocab_size %d is not vocab_size %d, but share_encoder_decoder_embeddings is true",
+            c->target_vocab, c->vocab);
     return BY_OK;
 }
 
 /* ---- encoder ---------------------------------------------------------------------------------------- */
 
-/* What the decoder reads of a source. G is the batch, or when decoding the number of sources. */
+/* The encoded source. G is the batch, or in decoding the number of sources. */
 typedef struct source {
     by_tensor *memory, *keys, *mask;          /* (G, S, M), (G, S, H), (G, S) */
-    by_tensor *h[MAX_LAYERS], *c[MAX_LAYERS]; /* (G, H): the first states of the decoder; c of an LSTM */
+    by_tensor *h[MAX_LAYERS], *c[MAX_LAYERS]; /* (G, H): the initial states of the decoder; c for an LSTM */
 } source;
 
 static by_tensor *embed(by_graph *g, const seq2seq_config *c, by_tensor *table, by_tensor *tokens)
@@ -118,8 +120,8 @@ static by_tensor *embed(by_graph *g, const seq2seq_config *c, by_tensor *table, 
     return by_dropout(g, by_gather_padded(g, table, tokens, c->pad), c->drop);
 }
 
-/* The state that layer i of the decoder begins with. The bridge joins the two of a bidirectional encoder, and makes those
- * of another width fit. */
+/* The initial state of decoder layer i. The bridge projects the states of a bidirectional encoder, or of
+ * another width. */
 static by_tensor *bridge(by_graph *g, const seq2seq_config *c, const char *name, int i, by_tensor **last,
                          by_act act)
 {
@@ -247,12 +249,12 @@ static by_tensor *attentional(by_graph *g, const seq2seq_config *c, by_tensor *c
 
 /* ---- decoder ---------------------------------------------------------------------------------------- */
 
-/* What a step leaves to the next. */
+/* State passed from a step to the next. */
 typedef struct carried {
     by_tensor *h[MAX_LAYERS], *c[MAX_LAYERS], *fed; /* (B, H), (B, 1, fed) */
 } carried;
 
-/* What the decoder gives at all positions, or at one. */
+/* Output of the decoder at all positions, or at one. */
 typedef struct given {
     by_tensor *state, *context, *weights; /* (B, T, H), (B, T, M) or the attentional vector, (B, T, S) */
 } given;
@@ -310,7 +312,7 @@ static void end(by_graph *g, const seq2seq_config *c, const by_model_io *io, con
                        by_reshape(g, now->fed, 2, (int64_t[]){batch, fed}));
 }
 
-/* The layers over x (B, T, ...), from the states in *now, which become those after it. */
+/* Runs the layers over x (B, T, ...) from the states in *now, which are updated. */
 static by_tensor *layers(by_graph *g, const seq2seq_config *c, by_tensor *x, by_tensor *mask, carried *now)
 {
     by_tensor *last_h[MAX_LAYERS] = {NULL}, *last_c[MAX_LAYERS] = {NULL};
@@ -330,7 +332,7 @@ static by_tensor *layers(by_graph *g, const seq2seq_config *c, by_tensor *x, by_
     return y;
 }
 
-/* One position x (B, 1, E) of a decoder whose cells are fed. */
+/* One position x (B, 1, E) of a decoder with input feeding. */
 static given step(by_graph *g, const seq2seq_config *c, const source *s, by_tensor *x, by_tensor *mask,
                   carried *now)
 {
@@ -384,8 +386,8 @@ static void keep_weights(by_graph *g, by_model_io *io, by_tensor *weights)
                            (int64_t[]){by_dim(weights, 0), 1, by_dim(weights, 1), by_dim(weights, 2)});
 }
 
-/* What a deep output layer sees of a position (Pascanu et al. 2014): the state, what it attended to, and the token before. With
- * Luong's attention the attentional vector has seen all that. x (B, T, E). */
+/* The input of the deep output layer (Pascanu et al. 2014): the state, the context and the previous token.
+ * With Luong's attention, the attentional vector combines them. x (B, T, E). */
 static by_tensor *read_out(by_graph *g, const seq2seq_config *c, const given *y, by_tensor *x)
 {
     if (c->attention == ADDITIVE)
@@ -398,7 +400,7 @@ static by_tensor *read_out(by_graph *g, const seq2seq_config *c, const given *y,
                      &(nn_linear_spec){.out = embed_of(c), .act = BY_TANH});
 }
 
-/* Tokens (B, T) -> what the logits are read off: (B, T, E), or without a readout (B, T, H). */
+/* Tokens (B, T) -> the input of the logits: (B, T, E), or without a readout (B, T, H). */
 static by_tensor *decode(by_graph *g, const seq2seq_config *c, by_model_io *io, by_tensor *table,
                          const source *s)
 {

@@ -1,7 +1,7 @@
 /* roberta.c - Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach"; XLM-RoBERTa
  * (Conneau et al. 2020) and CamemBERT (Martin et al. 2020) are the same model for a hundred languages and for
- * French. BERT's body with positions that begin after the padding token's, one segment, and no pooler unless
- * the bare body is asked for; pretrained to guess hidden tokens alone. */
+ * French. BERT's body with positions that start after the padding token's id, one segment, and a pooler only
+ * in the bare body; pretrained only with masked tokens. */
 #include "base/base.h"
 #include "models/models.h"
 

@@ -1,5 +1,5 @@
-/* rope_config.c - rotary positions in config.json: rope_parameters (transformers 5), or rope_scaling and rope_theta
- * (before). */
+/* rope_config.c - rotary positions in config.json: rope_parameters (transformers 5), or rope_scaling and
+ * rope_theta (before). */
 #include <math.h>
 
 #include "base/json.h"
@@ -11,7 +11,7 @@ static const char *const kinds[] = {[NN_ROPE_DEFAULT] = "default",
                                     [NN_ROPE_YARN] = "yarn",
                                     [NN_ROPE_LLAMA3] = "llama3"};
 
-/* The object with the parameters: rope_scaling wins where a file has both. NULL: none. */
+/* The object with the parameters, or NULL; rope_scaling takes precedence. */
 static const cJSON *parameters_of(const cJSON *json)
 {
     const cJSON *old = cJSON_GetObjectItemCaseSensitive(json, "rope_scaling");
@@ -47,7 +47,7 @@ static by_status read_kind(const cJSON *p, nn_rope *r)
                      name);
 }
 
-/* The factor of sines and cosines that the paper advises. */
+/* The factor on sines and cosines recommended by the paper. */
 static double advised(double factor, double scale)
 {
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;

@@ -1,4 +1,4 @@
-/* scaled.c - the layers that IA3 scales unless told otherwise. PEFT has the same for the families that it knows. */
+/* scaled.c - default targets of IA3, equal to PEFT's for the families that it supports. */
 #include "base/base.h"
 #include "models/models.h"
 

@@ -1,6 +1,6 @@
 /* sparse_transformer.c - Child et al. 2019, "Generating Long Sequences with Sparse Transformers". GPT-2's
- * decoder, whose queries see two sets of keys of about sqrt(n) positions each: near ones, and far ones by
- * their place in a row (strided) or in a block (fixed). */
+ * decoder with sparse attention: queries see two sets of about sqrt(n) keys each, near keys, and distant keys
+ * at fixed offsets in rows (strided) or blocks (fixed). */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -10,7 +10,7 @@ enum { MERGED, ALTERNATING, HEADS }; /* and of ARCH_ROLE_SHARING */
 typedef struct sparse_config {
     arch_gpt2_config body;
     int attention, mode;
-    int stride, summary; /* l, and c of the fixed pattern */
+    int stride, summary; /* l, and c in the fixed pattern */
 } sparse_config;
 
 static const arch_field fields[] = {
@@ -35,7 +35,7 @@ static int root_of(int n)
     return l;
 }
 
-/* The paper's: strided for images, with a row as the length, fixed for text. */
+/* As in the paper: strided for images, with the row as the length, fixed for text. */
 static void adjust(const char *preset, void *config)
 {
     sparse_config *c = config;
@@ -74,8 +74,7 @@ static by_status check(const void *config)
                          "attention_summary is %d; a block of attention_stride has %d positions", c->summary,
                          c->stride);
     if (c->mode == HEADS && c->body.heads < 2)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "attention_mode \"heads\" needs two heads, one for each set of keys");
+        return base_fail(BY_ERR_ARGUMENT, "attention_mode \"heads\" needs at least two heads");
     return BY_OK;
 }
 

@@ -1,7 +1,7 @@
 /* t5.c - Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
- * Transformer". Pre-norm blocks with RMS norms and no biases; positions are known by a bias on the scores
- * that depends on the distance, one table of buckets per half, shared by its layers; scores are not
- * scaled. 1.1 (Shazeer 2020) has a gated feed-forward and a head of its own. */
+ * Transformer". Pre-norm blocks with RMS norms and no biases. Positions enter as a bias on the scores by
+ * bucketed distance, with one table per half shared by its layers. Scores are not scaled. Version 1.1
+ * (Shazeer 2020) has a gated feed-forward block and an untied head. */
 #include <math.h>
 #include <stdio.h>
 
@@ -50,7 +50,7 @@ static const arch_key other_keys[] = {
     {.key = "dense_act_fn"},
     {.key = "is_gated_act"},
     {.key = "scale_decoder_outputs"},
-    {.key = "classifier_dropout"}, /* of classes that are not there */
+    {.key = "classifier_dropout"}, /* of unsupported classes */
     {.key = NULL},
 };
 
@@ -67,8 +67,8 @@ static const arch_preset newer_presets[] = {{"tiny", 2, 2, 128, 256},
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
-/* Where the buckets of one side begin: half of them hold one distance each, the others grow by a factor up to
- * the farthest. In f32 and in this order of operations, which decides ties. */
+/* The first distance of each bucket of one side: half of them hold one distance each, the others grow
+ * geometrically up to the maximum. In f32 and in this order of operations, which decides ties. */
 static int bucket_starts(const t5_config *c, bool both, int *first)
 {
     const int count = both ? c->buckets / 2 : c->buckets, exact = count / 2;
@@ -85,8 +85,7 @@ static int bucket_starts(const t5_config *c, bool both, int *first)
     return count;
 }
 
-/* What the scores of a layer gain by the distance of a key: (1, H, 1, L), entry `zero` for the query's own
- * place. */
+/* The bias of scores by distance: (1, H, 1, L), entry `zero` for distance 0. */
 static by_tensor *distance_bias(by_graph *g, const t5_config *c, int layer, bool both, int64_t length,
                                 int64_t zero)
 {
@@ -120,7 +119,7 @@ static nn_attention_spec attention_spec(const t5_config *c)
                                .out_std = c->factor / sqrtf(inner)};
 }
 
-/* x plus what a sub-layer makes of its norm; `from` as in nn_attention, except that x stands for its norm. */
+/* x plus attention of its norm; `from` as in nn_attention, except that x stands for its norm. */
 static by_tensor *attention(by_graph *g, const t5_config *c, const char *name, int number, by_tensor *x,
                             by_tensor *from, const nn_attention_spec *spec)
 {
@@ -218,7 +217,7 @@ static by_tensor *decode(by_graph *g, const t5_config *c, by_model_io *io, by_te
     return x;
 }
 
-/* What every decoder block will look at. */
+/* Keys and values of cross-attention for every decoder block. */
 static void keep_memory(by_graph *g, const t5_config *c, by_model_io *io)
 {
     for (int i = 0; i < c->decoder_layers; i++) {
@@ -256,15 +255,14 @@ static void build(by_graph *g, const void *config, by_model_io *io)
 static by_status check(const void *config)
 {
     const t5_config *c = config;
-    return c->far > c->buckets / 2
-               ? BY_OK
-               : base_fail(BY_ERR_UNSUPPORTED,
-                           "relative_attention_max_distance (%d) must be more than half of "
-                           "relative_attention_num_buckets (%d)",
-                           c->far, c->buckets);
+    return c->far > c->buckets / 2 ? BY_OK
+                                   : base_fail(BY_ERR_UNSUPPORTED,
+                                               "relative_attention_max_distance (%d) must be more than half "
+                                               "of relative_attention_num_buckets (%d)",
+                                               c->far, c->buckets);
 }
 
-/* The feed-forward block by feed_forward_proj, unless the keys that are made from it say otherwise. */
+/* Sets the feed-forward block from feed_forward_proj, unless the derived keys are given. */
 static by_status read_block(const cJSON *json, t5_config *c, const char *usual)
 {
     const char *kind, *act;
@@ -274,13 +272,13 @@ static by_status read_block(const cJSON *json, t5_config *c, const char *usual)
     BY_TRY(base_json_string(json, "dense_act_fn",
                             strcmp(kind, "gated-gelu") == 0 ? "gelu_new" : kind + (gated ? 6 : 0), &act));
     if (!arch_act_parse(act, &c->act))
-        return base_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj: the activation \"%s\" is not known", act);
+        return base_fail(BY_ERR_UNSUPPORTED, "feed_forward_proj: unknown activation \"%s\"", act);
     if (c->decoder_layers == 0)
         c->decoder_layers = c->encoder_layers;
     return BY_OK;
 }
 
-/* The scaling of 1.0 goes with a tied head, unless the file says so itself. */
+/* T5 1.0 scales the output if the head is tied, unless the file specifies it. */
 static by_status read(const cJSON *json, void *config)
 {
     t5_config *c = config;
@@ -329,7 +327,7 @@ static void adjust(const char *preset, void *config)
     c->scaled = c->head.tied = !newer;
 }
 
-/* In both, the head has weights of its own. */
+/* In both, the head is untied. */
 static void adjust_mt5(const char *preset, void *config)
 {
     t5_config *c = config;
@@ -365,7 +363,7 @@ static const arch_alias copies[] = {{"encoder.embed_tokens.weight", "shared.weig
 const arch_family arch_t5 = {
     .family = "t5",
     .title = "T5 (Raffel et al. 2020)",
-    /* Embeddings begin at 1, where AdamW's steps are too small. */
+    /* Embeddings are initialised with scale 1, where AdamW's steps are too small. */
     .training = {.optimizer = "adafactor", .sentinels = 100},
     CLASSES("T5"),
     .fields = fields,

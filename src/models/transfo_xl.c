@@ -1,6 +1,6 @@
-/* transfo_xl.c - Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context". Every layer
- * also attends to the rows that it read for the last positions of the segment before; no gradient goes there. Attention
- * is by content and distance. Norms come after the sub-layers; embedding and softmax may be adaptive. */
+/* transfo_xl.c - Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context".
+ * Every layer also attends to a memory of its inputs from the previous segment, without a gradient. Relative
+ * attention, norms after the sub-layers, optionally adaptive embedding and softmax. */
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
@@ -9,7 +9,7 @@
 typedef struct transfo_xl_config {
     arch_adaptive words; /* first: arch_adaptive_derived */
     int context, width, layers, heads, head_dim, inner, memory;
-    int clamp; /* the largest distance with an encoding of its own; 0 or less: no limit */
+    int clamp; /* the largest distance with a separate encoding; 0 or less: no limit */
     float eps, drop, attn_drop;
     bool pre_norm, same_length, untied_biases, share_projections;
     arch_head head;
@@ -65,7 +65,7 @@ static const arch_key keys[] = {
     {.key = NULL},
 };
 
-/* ---- configuration beside the table ------------------------------------------------------------ */
+/* ---- configuration outside of the table -------------------------------------------------------- */
 
 static by_status read_cutoffs(const cJSON *json, arch_adaptive *a)
 {
@@ -80,18 +80,17 @@ static by_status read_cutoffs(const cJSON *json, arch_adaptive *a)
     {
         const double last = a->count ? a->cutoffs[a->count - 1] : 0;
         if (a->count == ARCH_CUTOFFS)
-            return base_fail(BY_ERR_UNSUPPORTED, "cutoffs: there are more than %d", ARCH_CUTOFFS);
+            return base_fail(BY_ERR_UNSUPPORTED, "cutoffs: more than %d", ARCH_CUTOFFS);
         if (!cJSON_IsNumber(one) || one->valuedouble != one->valueint ||
             !(one->valuedouble > last && one->valuedouble < a->vocab))
-            return base_fail(BY_ERR_FORMAT,
-                             "cutoffs must be whole numbers that rise and are less than vocab_size, %d",
+            return base_fail(BY_ERR_FORMAT, "cutoffs must be increasing whole numbers below vocab_size, %d",
                              a->vocab);
         a->cutoffs[a->count++] = one->valueint;
     }
     return BY_OK;
 }
 
-/* Which projections before the softmax are those of the embedding. */
+/* Which projections before the softmax are tied to the embedding's. */
 static void tie_projections(transfo_xl_config *c)
 {
     for (int i = 0; i <= ARCH_CUTOFFS; i++)
@@ -166,7 +165,7 @@ static void adjust(const char *preset, void *config)
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-/* What all layers share in one graph. */
+/* State shared by all layers of a graph. */
 typedef struct sight {
     by_tensor *distances;          /* (L, C) */
     by_tensor *held;               /* (B, M + T): the key mask, or NULL */
@@ -181,14 +180,14 @@ static by_tensor *bias(by_graph *g, const transfo_xl_config *c, const char *name
     return by_param(g, name, 2, (int64_t[]){c->heads, c->head_dim}, (by_init){BY_INIT_NORMAL, c->words.std});
 }
 
-/* Keys that a query sees at most, counting itself; 0: no limit but the segment and its memory. A text that is decoded
- * with a cache is one of segments of one token. */
+/* Maximum keys that a query sees, including itself; 0: limited only by the segment and its memory. Cached
+ * decoding has segments of one token. */
 static int reach_of(const transfo_xl_config *c, const by_model_io *io)
 {
     return c->memory <= 0 ? 0 : c->same_length ? c->memory : io->cache ? c->memory + 1 : 0;
 }
 
-/* Encodings of the distances that are seen, up to the clamped one. */
+/* Encodings of the visible distances, up to the clamped one. */
 static sight look(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_dtype type)
 {
     by_tensor *tokens = by_io_input(io, "tokens"), *mask = by_io_input(io, "mask");
@@ -227,8 +226,9 @@ static by_tensor *linear(by_graph *g, const transfo_xl_config *c, const char *na
     return nn_linear(g, name, x, &(nn_linear_spec){.out = out, .no_bias = true, .std = c->words.std});
 }
 
-/* Queries, keys and values, projected by the thirds of one matrix. With a memory each third is multiplied by itself, as
- * the memory needs no queries; not where the matrix is stored in blocks, which cannot be cut. */
+/* Queries, keys and values, projected by the thirds of one matrix. With a memory, each third is a separate
+ * product, because the memory needs no queries; not if the matrix is stored in blocks, which cannot be
+ * sliced. */
 typedef struct projected {
     by_tensor *q, *k, *v; /* (B, T, H*D), (B, M + T, H*D) twice */
 } projected;
@@ -267,7 +267,7 @@ static by_tensor *attention(by_graph *g, const transfo_xl_config *c, by_model_io
                                    .pattern = s->pattern,
                                    .dropout = c->attn_drop,
                                    .key_mask = s->held,
-                                   .empty_zero = true, /* of padding alone: every token sees itself */
+                                   .empty_zero = true, /* rows of only padding: every token sees itself */
                                    .weights = arch_weights_slot(io)},
                             .content = s->content ? s->content : bias(g, c, "r_w_bias"),
                             .position = s->position ? s->position : bias(g, c, "r_r_bias"),
@@ -294,7 +294,7 @@ static by_tensor *feed_forward(by_graph *g, const transfo_xl_config *c, by_tenso
     return c->pre_norm ? x : norm(g, c, x);
 }
 
-/* The memory of a layer and the segment after it, (B, M + T, C). What comes after them remembers the last rows. */
+/* The memory of a layer followed by the segment, (B, M + T, C). The next segment keeps the last rows. */
 static by_tensor *remember(by_graph *g, const transfo_xl_config *c, by_model_io *io, by_tensor *x, int i)
 {
     char name[32];
@@ -345,7 +345,7 @@ static void build(by_graph *g, const void *config, by_model_io *io)
         arch_keep_hidden(g, io, x);
         x = block(g, x, c, io, &s, i);
     }
-    if (io->want_hidden) /* no layer reads it, but the reference returns it with the others */
+    if (io->want_hidden) /* not read by any layer, but returned by the reference */
         remember(g, c, io, x, c->layers);
     x = by_dropout(g, x, c->drop);
     arch_keep_hidden(g, io, x);
@@ -362,7 +362,7 @@ static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, b
                : NULL;
 }
 
-/* The authors' files number the tails from the last column of the head backwards. */
+/* The authors' files number the tails backwards from the last column of the head. */
 static void bare(void *config)
 {
     ((transfo_xl_config *)config)->words.reversed = true;

@@ -1,5 +1,5 @@
-/* vision_encoder_decoder.c - captions: an encoder of pictures (ViT or DeiT) and a language model (GPT-2, or BERT or RoBERTa as a
- * decoder), whose layers attend to what the encoder gives. The family has a record for each decoder. */
+/* vision_encoder_decoder.c - captioning: an image encoder (ViT or DeiT) and a language model (GPT-2, or BERT
+ * or RoBERTa as a decoder) with cross-attention. The family has a record for each decoder. */
 #include "base/base.h"
 #include "base/json.h"
 #include "models/models.h"
@@ -8,7 +8,7 @@ typedef struct caption_config {
     arch_vit_config encoder;
     union {
         arch_gpt2_config gpt2;
-        arch_bert_config bert; /* of the relatives of RoBERTa too */
+        arch_bert_config bert; /* also for variants of RoBERTa */
     } decoder;
 } caption_config;
 
@@ -76,9 +76,9 @@ static void adjust_roberta(const char *preset, void *config)
     adjust(preset, config);
 }
 
-/* ---- which models are inside ------------------------------------------------------------------- */
+/* ---- nested models ----------------------------------------------------------------------------- */
 
-/* The decoder has decided which record it is. */
+/* The decoder determines the record. */
 static by_status read(const cJSON *json, void *config)
 {
     caption_config *c = config;
@@ -86,7 +86,7 @@ static by_status read(const cJSON *json, void *config)
     BY_TRY(
         base_json_string(cJSON_GetObjectItemCaseSensitive(json, "encoder"), "model_type", "vit", &encoder));
     if (strcmp(encoder, "vit") != 0 && strcmp(encoder, "deit") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the encoder is a \"%s\"; there are: vit, deit",
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: unsupported encoder \"%s\"; available: vit, deit",
                          encoder);
     c->encoder.distilled = strcmp(encoder, "deit") == 0;
     return BY_OK;
@@ -130,7 +130,7 @@ cJSON *arch_caption_config(const cJSON *encoder, const cJSON *decoder, const cha
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-/* Leaves the encoder's output in the cache, or builds the language model; memory NULL: it is in the cache. */
+/* Stores the encoder's output in the cache, or builds the language model; memory NULL: it is in the cache. */
 typedef void (*part_fn)(by_graph *g, const caption_config *c, by_model_io *io, by_tensor *memory);
 typedef struct writer {
     int width;
@@ -192,7 +192,7 @@ static const by_input_info inputs[] = {{"pixel_values", BY_F32, "BCHW", BY_PART_
 
 /* ---- BERT ---------------------------------------------------------------------------------------- */
 
-/* A decoder sees no later tokens, whatever its configuration says. */
+/* A decoder is causal, whatever its configuration says. */
 static arch_bert_config causal(const caption_config *c)
 {
     arch_bert_config d = c->decoder.bert;
@@ -238,7 +238,7 @@ static const arch_family captions_by_bert = {
     .build = build_bert,
 };
 
-/* ---- RoBERTa and its relatives ------------------------------------------------------------------- */
+/* ---- RoBERTa and its variants -------------------------------------------------------------------- */
 
 static void keep_roberta(by_graph *g, const caption_config *c, by_model_io *io, by_tensor *memory)
 {
@@ -278,7 +278,7 @@ static int position_shape(const void *config, const arch_rows *rows, int64_t *di
     return 2;
 }
 
-/* Padding has a position of its own and counts for no other. */
+/* Padding has its own position and is not counted. */
 static void fill_positions(const void *config, const arch_rows *rows, const int64_t *dim, int32_t *out)
 {
     const int pad = ((const caption_config *)config)->decoder.bert.pad;

@@ -1,4 +1,4 @@
-/* vit.c - Vision Transformer (Dosovitskiy et al. 2021): a picture is cut into patches, each of which is a position. */
+/* vit.c - Vision Transformer (Dosovitskiy et al. 2021): an encoder over the patches of a picture. */
 #include "base/base.h"
 #include "models/models.h"
 
@@ -7,7 +7,7 @@ static const arch_field fields[] = {ARCH_VIT_FIELDS};
 const arch_key arch_vit_keys[] = {{.key = "encoder_stride"}, /* of masked image modelling */
                                   {.key = NULL}};
 
-/* What stands for a hidden patch in masked image modelling. */
+/* The mask token of masked image modelling. */
 const char *const arch_vit_ignored[] = {"embeddings.mask_token", NULL};
 
 /* Files have the names of transformers 4, and modules those of transformers 5. */

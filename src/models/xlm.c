@@ -1,7 +1,7 @@
 /* xlm.c - Lample and Conneau 2019, "Cross-lingual Language Model Pretraining". Post-norm blocks over the sum
- * of token, position and language embeddings; the same model guesses hidden tokens (of one text, or of a
- * sentence and its translation side by side) or, with a causal mask, the next one. What is masked is set
- * to zero after every block. */
+ * of token, position and language embeddings; the same model predicts masked tokens (of one text, or of a
+ * sentence and its translation) or, with a causal mask, the next token. Masked positions are zeroed after
+ * every block. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -13,7 +13,7 @@ typedef struct xlm_config {
     float eps, std, token_std, drop, attn_drop, label_drop;
     bool causal, sines, gelu, use_languages;
     arch_head head;
-    /* how the labels of a sequence are read off it */
+    /* sequence summary for labels */
     arch_summary summary;
     by_act summary_act;
     float last_drop;
@@ -55,12 +55,12 @@ static const arch_key keys[] = {
     {.key = "summary_activation"},
     {.key = "summary_use_proj", .neutral = "true", .tasks = ARCH_TASK_BIT(BY_TASK_CLASSIFY)},
     {.key = "summary_proj_to_labels", .neutral = "true", .tasks = ARCH_TASK_BIT(BY_TASK_CLASSIFY)},
-    {.key = "unk_index"}, /* tokens and languages, for those who make texts */
+    {.key = "unk_index"}, /* tokens and languages, used only for generation */
     {.key = "mask_index"},
     {.key = "lang_id"},
     {.key = "lang2id"},
     {.key = "id2lang"},
-    {.key = "start_n_top"}, /* of a class that is not there */
+    {.key = "start_n_top"}, /* of an unsupported class */
     {.key = "end_n_top"},
     {.key = NULL},
 };
@@ -72,7 +72,7 @@ static const arch_preset presets[] = {
     {"large", 12, 16, 2048, 512},
 };
 
-/* The number of a layer stands inside its names. */
+/* The layer number is inside parameter names. */
 typedef struct layer_names {
     char query[40], key[40], value[40], out[40], norm1[40], wide[40], narrow[40], norm2[40];
 } layer_names;
@@ -132,7 +132,7 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
     if (c->use_languages && c->languages > 1) {
         by_tensor *l = nn_segments(g, "lang_embeddings", by_io_input(io, "segments"), c->languages, c->width,
                                    c->token_std);
-        if (by_io_input(io, "segments")) /* without, no language is meant, not the first one */
+        if (by_io_input(io, "segments")) /* without it, no language embedding is added */
             x = by_add(g, x, l);
     }
     x = by_dropout(g, nn_layernorm(g, "layer_norm_emb", x, c->eps), c->drop); /* (B, T, C) */
@@ -140,7 +140,7 @@ static by_tensor *body(by_graph *g, const xlm_config *c, by_model_io *io)
         x = nn_hide(g, x, by_io_input(io, "mask"));
     arch_keep_hidden(g, io, x);
     for (int i = 0; i < c->layers; i++) {
-        by_block_push(g, "%s", ""); /* layers have no scope of their own */
+        by_block_push(g, "%s", ""); /* layers have no scope */
         x = block(g, x, c, io, i);
         by_block_pop(g);
         arch_keep_hidden(g, io, x);

@@ -1,7 +1,7 @@
-/* xlnet.c - Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Understanding". Post-norm
- * blocks over relative positions, relative segments and a memory (Dai et al. 2019). In pretraining the tokens of a
- * text are predicted in a random order by two streams with the same weights: the content stream h sees a token and
- * those before it in the order, the query stream g sees those before it and its position, but not the token. */
+/* xlnet.c - Yang et al. 2019, "XLNet: Generalized Autoregressive Pretraining for Language Understanding".
+ * Post-norm blocks over relative positions, relative segments and a memory (Dai et al. 2019). In pretraining,
+ * tokens are predicted in a random order by two streams with the same weights: the content stream h sees a
+ * token and those before it in the order; the query stream g sees only those before it and the position. */
 #include <math.h>
 
 #include "base/base.h"
@@ -48,8 +48,8 @@ static const arch_alias aliases[] = {{"n_token", "vocab_size"},
 static const arch_key keys[] = {
     {.key = "attn_type"}, /* read below, */
     {.key = "d_head"},         {.key = "summary_type"}, {.key = "summary_activation"},
-    {.key = "untie_r"},       /* every layer has its biases in the files */
-    {.key = "use_mems_eval"}, /* a batch says itself whether it goes on */
+    {.key = "untie_r"},       /* in files, every layer has its own biases */
+    {.key = "use_mems_eval"}, /* here the batch determines whether a text continues */
     {.key = "use_mems_train"}, {.key = NULL},
 };
 
@@ -59,9 +59,9 @@ static const by_input_info inputs[] = {
     {"positions", BY_I32, "BT", BY_PART_WHOLE, false}, /* never read */
     {"mask", BY_I32, "BT", BY_PART_WHOLE, false},
     {"pick", BY_I32, "N", BY_PART_WHOLE, false},
-    {"order", BY_I32, "BT", BY_PART_WHOLE, false}, /* of prediction: pick then names the targets */
+    {"order", BY_I32, "BT", BY_PART_WHOLE, false}, /* prediction order: pick then gives the targets */
     {"reversed", BY_I32, "B", BY_PART_WHOLE, false},
-    {"perm_mask", BY_F32, "BTT", BY_PART_WHOLE, false}, /* the same as the reference takes it */
+    {"perm_mask", BY_F32, "BTT", BY_PART_WHOLE, false}, /* the same in the reference's form */
     {"target_mapping", BY_F32, "BNT", BY_PART_WHOLE, false},
     {"p_mask", BY_I32, "BT", BY_PART_WHOLE, false}, /* these of answers by a beam */
     {"cls_index", BY_I32, "B", BY_PART_WHOLE, false},
@@ -80,7 +80,8 @@ static void adjust(const char *preset, void *config)
     arch_xlnet_config *c = config;
     (void)preset;
     c->inner = 4 * c->width;
-    c->memory = c->context * 3 / 4; /* as in the paper: 384 of 512, of which one half is reused */
+    /* as in the paper: a memory of 384, rows of 512, of which half is reused */
+    c->memory = c->context * 3 / 4;
     c->reuse = c->context / 2;
     c->beam = true;
     c->summary = ARCH_SUMMARY_LAST;
@@ -110,7 +111,7 @@ static by_tensor *project(by_graph *g, const arch_xlnet_config *c, const char *n
     return by_linear(g, x, w, NULL, &(by_linear_spec){.w_is_kn = true});
 }
 
-/* What a layer's streams share. */
+/* Shared by the streams of a layer. */
 typedef struct layer {
     const arch_xlnet_config *c;
     const arch_xlnet_sight *s;
@@ -140,8 +141,8 @@ static const layer *open_layer(by_graph *g, const arch_xlnet_config *c, const ar
     return l;
 }
 
-/* q (B, n, H*D) -> the term of the segments, (B, H, n, m): one number where they are the same, another where
- * they differ. */
+/* q (B, n, H*D) -> the segment term, (B, H, n, m): one value for equal segments, another for different
+ * ones. */
 static by_tensor *segment_term(by_graph *g, const layer *l, by_tensor *differs, by_tensor *q)
 {
     const int64_t b = by_dim(q, 0), t = by_dim(q, 1), h = l->c->heads, d = l->c->width / h;
@@ -178,7 +179,8 @@ static void pair_query(by_graph *g, const void *user, const nn_chunk *at, by_ten
     pair_segments(g, l, at, q, op);
 }
 
-/* q (B, T, H*D) of h (content) or g -> (B, T, H*D). Every token of h sees itself; in chunks, that must be said. */
+/* q (B, T, H*D) of h (content) or g -> (B, T, H*D). Every token of h sees itself, which must be set
+ * explicitly in chunks. */
 static by_tensor *attend(by_graph *g, const layer *l, by_tensor *q, bool content, by_tensor **weights)
 {
     const arch_xlnet_sight *s = l->s;
@@ -202,7 +204,7 @@ static by_tensor *attend(by_graph *g, const layer *l, by_tensor *q, bool content
                             .user = l});
 }
 
-/* Queries of the targets, (N, H*D) or (B, N, H*D), at their positions: (B, T, H*D). */
+/* Scatters queries of the targets, (N, H*D) or (B, N, H*D), to their positions: (B, T, H*D). */
 static by_tensor *place(by_graph *g, const by_model_io *io, by_tensor *q)
 {
     by_tensor *map = by_io_input(io, "target_mapping"), *tokens = by_io_input(io, "tokens");
@@ -213,7 +215,7 @@ static by_tensor *place(by_graph *g, const by_model_io *io, by_tensor *q)
     return by_reshape(g, rows, 3, (int64_t[]){b, t, by_dim(q, -1)});
 }
 
-/* The opposite: what was found at the positions of the targets. */
+/* The inverse: gathers the positions of the targets. */
 static by_tensor *collect(by_graph *g, const by_model_io *io, by_tensor *y)
 {
     by_tensor *map = by_io_input(io, "target_mapping");
@@ -240,7 +242,7 @@ static by_tensor *finish(by_graph *g, const arch_xlnet_config *c, by_tensor *x, 
     return nn_layernorm(g, "ff.layer_norm", by_add(g, x, by_dropout(g, y, c->drop)), c->eps);
 }
 
-/* What a stream will hold after the segment, as the reference returns it: (M, B, C). */
+/* The memory after the segment, in the layout of the reference: (M, B, C). */
 static void keep_memory(by_graph *g, const arch_xlnet_config *c, by_model_io *io, by_tensor *all,
                         int64_t memory)
 {
@@ -356,7 +358,7 @@ static void put_answer(by_graph *g, by_model_io *io, const arch_top *top, const 
         arch_put_answer(g, io, top, row);
 }
 
-/* With a beam, the ends depend on the starts that are to be found. */
+/* With a beam, the ends depend on the predicted starts. */
 static by_tensor *loss(by_graph *g, const void *config, const by_model_io *io, by_tensor *targets)
 {
     const arch_xlnet_config *c = config;
@@ -419,7 +421,7 @@ static by_status read(const cJSON *json, void *config)
     BY_TRY(base_json_string(json, "attn_type", "bi", &type));
     c->causal = strcmp(type, "uni") == 0;
     if (!c->causal && strcmp(type, "bi") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "config.json: the attn_type \"%s\" is not known", type);
+        return base_fail(BY_ERR_UNSUPPORTED, "config.json: unknown attn_type \"%s\"", type);
     BY_TRY(base_json_int(json, "d_head", c->width / BY_MAX(c->heads, 1), 1, 1 << 20, &dim));
     if (dim * c->heads != c->width)
         return base_fail(BY_ERR_FORMAT, "config.json: d_head %d is not d_model / n_head", (int)dim);

@@ -1,4 +1,4 @@
-/* xlnet_sight.c - which token of XLNet sees which, at which distance and from which segment. See xlnet.h. */
+/* xlnet_sight.c - masks, distances and segments of XLNet. See xlnet.h. */
 #include "base/base.h"
 #include "models/xlnet.h"
 #include "nn/stream_state.h"
@@ -8,7 +8,7 @@ static by_tensor *some(by_graph *g, by_tensor *x, int axis, int64_t first, int64
     return count < by_dim(x, axis) ? by_slice(g, x, axis, first, count) : x;
 }
 
-/* Some of x (B, N) as f32, a column or a row of pairs. */
+/* A range of x (B, N) as f32, as a column or a row of a pair matrix. */
 static by_tensor *as_queries(by_graph *g, by_tensor *x, int64_t first, int64_t count)
 {
     x = by_cast(g, some(g, x, 1, first, count), BY_F32);
@@ -21,14 +21,14 @@ static by_tensor *as_keys(by_graph *g, by_tensor *x, int64_t first, int64_t coun
     return by_reshape(g, x, 4, (int64_t[]){by_dim(x, 0), 1, 1, count});
 }
 
-/* 1 where x + more is positive, of whole numbers. */
+/* 1 where x + more, an integer, is positive. */
 static by_tensor *positive(by_graph *g, by_tensor *x, double more)
 {
     by_tensor *one = by_fill(g, BY_F32, 1, (int64_t[]){1}, more);
     return by_clamp(g, by_add(g, x, one), 0, 1);
 }
 
-/* x (B, T) of the segment with `value` for the positions of the memory before it, (B, S); of NULL, NULL. */
+/* x (B, T) of the segment, preceded by `value` for the positions of the memory: (B, S). NULL gives NULL. */
 static by_tensor *after_memory(by_graph *g, by_tensor *x, int64_t memory, double value)
 {
     if (!x || memory == 0)
@@ -37,7 +37,7 @@ static by_tensor *after_memory(by_graph *g, by_tensor *x, int64_t memory, double
     return by_concat(g, (by_tensor *[]){first, x}, 2, 1);
 }
 
-/* (1, 1, n, m): 1 where a query meets its own key. */
+/* (1, 1, n, m): 1 where query and key are the same token. */
 static by_tensor *diagonal(by_graph *g, const arch_xlnet_sight *s, const nn_chunk *at)
 {
     const int64_t q[2] = {1, at->queries}, k[2] = {1, at->keys};
@@ -47,7 +47,7 @@ static by_tensor *diagonal(by_graph *g, const arch_xlnet_sight *s, const nn_chun
     return positive(g, by_scale(g, by_mul(g, d, d), -1), 1);
 }
 
-/* The same by the reference's mask, whose 1 hides a key of the segment. */
+/* The same from the reference's mask, in which 1 masks a key of the segment. */
 static by_tensor *unhidden(by_graph *g, const arch_xlnet_sight *s, const nn_chunk *at)
 {
     by_tensor *rows = some(g, s->hidden, 1, at->query, at->queries); /* (B, n, T) */
@@ -60,7 +60,7 @@ static by_tensor *unhidden(by_graph *g, const arch_xlnet_sight *s, const nn_chun
     return some(g, pairs, 3, at->key, at->keys);
 }
 
-/* What h or g sees of some keys by the order: (B, 1, n, m), f32. */
+/* What h or g sees of a range of keys by the prediction order: (B, 1, n, m), f32. */
 static by_tensor *seen_in_order(by_graph *g, const arch_xlnet_sight *s, const nn_chunk *at, bool content)
 {
     if (s->hidden)
@@ -75,7 +75,7 @@ bool arch_xlnet_sees_pairs(const arch_xlnet_sight *s)
     return s->order || s->hidden || s->padded;
 }
 
-/* (B or 1, 1, n, m) i32. A token sees itself in the content stream, whether it is padding or not. */
+/* (B or 1, 1, n, m) i32. In the content stream a token sees itself, even if it is padding. */
 by_tensor *arch_xlnet_seen(by_graph *g, const arch_xlnet_sight *s, const nn_chunk *at, bool content)
 {
     by_tensor *y = s->held ? as_keys(g, s->held, at->key, at->keys) : NULL; /* (B, 1, 1, m) */
@@ -96,7 +96,7 @@ by_tensor *arch_xlnet_differs(by_graph *g, const arch_xlnet_sight *s, const nn_c
     return by_cast(g, by_mul(g, d, d), BY_I32);
 }
 
-/* Sines of the distances, and for reversed texts of the opposite ones, whose order is turned. */
+/* Sines of the distances, and of the negated distances for reversed texts. */
 static void look_far(by_graph *g, const arch_xlnet_config *c, const by_model_io *io, arch_xlnet_sight *s,
                      int64_t batch, int64_t length, by_dtype type)
 {
