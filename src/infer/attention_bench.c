@@ -1,5 +1,5 @@
-/* attention_bench.c - see attention_bench.h. To add a kind, add a row to the table and, unless it is by_attention with
- * a spec, the function that builds it. */
+/* attention_bench.c - see attention_bench.h. To add a kind, add a row to the table and, unless it is
+ * by_attention with a spec, the function that builds it. */
 #include "infer/attention_bench.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 
 enum {
     REACH = 256, /* keys of a window or a block */
-    SUMMARY = 8, /* columns of a stride that FIXED summarises */
-    SINKS = 4,   /* first keys that all queries see */
+    SUMMARY = 8, /* summary columns of a stride in FIXED */
+    SINKS = 4,   /* first keys, which all queries see */
     GLOBALS = 16,
     TILE = 64, /* tokens of a block of BigBird and of a chunk of Reformer */
     RANDOM = 3,
@@ -20,7 +20,7 @@ enum {
 
 /* ---- kinds that are compositions ------------------------------------------------------------- */
 
-/* Linformer (Wang et al. 2020): keys and values are projected along the positions, from T to REACH. */
+/* Linformer (Wang et al. 2020): keys and values are projected along the positions from T to REACH. */
 static by_tensor *build_linformer(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
                                   by_tensor *v)
 {
@@ -48,7 +48,7 @@ static by_tensor *build_relative(by_graph *g, const gen_attention_shape *s, by_t
             .heads = s->heads, .mask = BY_MASK_CAUSAL, .relative = bias, .relative_zero = s->length - 1});
 }
 
-/* Longformer (Beltagy et al. 2020): a window to both sides; the first tokens see all and are seen by all. */
+/* Longformer (Beltagy et al. 2020): a two-sided window; the first tokens see all and are seen by all. */
 static by_tensor *build_longformer(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
                                    by_tensor *v)
 {
@@ -78,8 +78,8 @@ static by_tensor *positive(by_graph *g, by_tensor *x)
     return by_clamp(g, by_scale(g, x, 1e9), 0, 1);
 }
 
-/* BigBird (Zaheer et al. 2020): blocks see those next to them, the first one, and about RANDOM others. The mask has an
- * entry for each pair of blocks. */
+/* BigBird (Zaheer et al. 2020): blocks see their neighbours, the first block, and about RANDOM others. The
+ * mask has an entry per pair of blocks. */
 static by_tensor *build_big_bird(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
                                  by_tensor *v)
 {
@@ -107,7 +107,7 @@ static double share_big_bird(const gen_attention_shape *s)
     return blocks / n / n;
 }
 
-/* About twice as many buckets as chunks; in two factors where the rotations would be large, as Reformer has it. */
+/* About twice as many buckets as chunks; in two factors if the rotations would be large, as in Reformer. */
 static int bucket_factors(const gen_attention_shape *s, int *factors)
 {
     int power = 1;
@@ -119,7 +119,8 @@ static int bucket_factors(const gen_attention_shape *s, int *factors)
     return split ? 2 : 1;
 }
 
-/* LSH attention (Kitaev et al. 2020): queries are keys; tokens sorted by bucket see their chunk and the one before. */
+/* LSH attention (Kitaev et al. 2020): keys are the queries; tokens sorted by bucket see their chunk and the
+ * previous one. */
 static by_tensor *build_lsh(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k,
                             by_tensor *v)
 {
@@ -264,7 +265,7 @@ static by_status run_once(by_device *d, trial *t, double *seconds)
     return BY_OK;
 }
 
-/* At least two runs after the first, and more where they are short. */
+/* At least two runs after the first, more if they are short. */
 static by_status run_trial(by_device *d, trial *t, double *least)
 {
     double first, seconds, all = 0;

@@ -1,4 +1,4 @@
-/* attention_bench.h - the kinds of attention that `banyan bench attention` measures, each as a graph. */
+/* attention_bench.h - the kinds of attention measured by `banyan bench attention`. */
 #ifndef BY_INFER_ATTENTION_BENCH_H
 #define BY_INFER_ATTENTION_BENCH_H
 
@@ -13,11 +13,11 @@ typedef struct gen_attention_shape {
 typedef struct gen_attention_kind {
     const char *name;
     const char *about;
-    by_attention_spec spec; /* heads are set when it is built */
+    by_attention_spec spec; /* heads are set when the graph is built */
     bool root;              /* the length of its pattern is a power of two of at least sqrt(n) */
     /* Queries, keys and values (B, T, H*D) -> (B, T, H*D). NULL: by_attention with the spec. */
     by_tensor *(*build)(by_graph *g, const gen_attention_shape *s, by_tensor *q, by_tensor *k, by_tensor *v);
-    /* The share of the T x T pairs that are computed. NULL: what mask and pattern of the spec let through. */
+    /* The fraction of the T x T pairs that are computed. NULL: as mask and pattern of the spec allow. */
     double (*share)(const gen_attention_shape *s);
 } gen_attention_kind;
 

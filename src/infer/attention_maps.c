@@ -22,7 +22,7 @@ static bool is_pair(const look *k)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The name of a token: its part of the text, or what a special token decodes to. */
+/* The name of a token: its part of the text, or the decoded special token. */
 static char *name_of(const by_attention_side *s, const gen_side_spec *spec, int i)
 {
     const by_offset at = s->text.offsets[i];
@@ -51,8 +51,7 @@ by_status gen_side_read(const by_model *m, const gen_side_spec *spec, by_attenti
     if (s->tokens < 1)
         return base_fail(BY_ERR_ARGUMENT, "the text has no tokens");
     if (by_model_is_limited(m) && s->tokens > by_model_context(m))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "the text has %d tokens, more than the %d that this model reads at once", s->tokens,
+        return base_fail(BY_ERR_ARGUMENT, "the text has %d tokens; the limit of this model is %d", s->tokens,
                          by_model_context(m));
     s->names = base_alloc_zero((size_t)s->tokens, sizeof *s->names);
     for (int i = 0; s->names && i < s->tokens; i++)
@@ -76,7 +75,7 @@ static by_status encode(look *k, const char *text, int side)
     return gen_side_read(k->model, &spec, &k->maps->sides[side]);
 }
 
-/* What the model itself writes. */
+/* The text that the model generates. */
 static by_status write_target(look *k, const char *text)
 {
     const by_rewriter_spec spec = {.generate.beam = {.width = 5, .length_penalty = 1}, .batch = 1};
@@ -98,7 +97,7 @@ static by_status run(look *k, const by_batch *b)
     return k->pass ? by_pass_run(k->pass, b) : base_error_status();
 }
 
-/* The decoder reads what is written one place later. */
+/* The decoder input is the target shifted by one. */
 static by_status run_pair(look *k)
 {
     const by_attention_side *from = &k->maps->sides[READ], *to = &k->maps->sides[WRITTEN];
@@ -160,13 +159,11 @@ static by_status make(look *k, const char *text)
     const by_attention_maps_spec *s = k->spec;
     if (is_pair(k) && s->pair)
         return base_fail(BY_ERR_ARGUMENT,
-                         "a %s reads one text, not a pair (--pair); what it writes is the target (--target)",
+                         "a %s reads one text, not a pair (--pair); give its output with --target",
                          by_model_class(k->model));
     if (!is_pair(k) && s->target)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "a target (--target) is for models that read one text and write another; a %s does not",
-            by_model_class(k->model));
+        return base_fail(BY_ERR_ARGUMENT, "a target (--target) is for encoder-decoders, not for a %s",
+                         by_model_class(k->model));
     BY_TRY(encode(k, text, READ));
     if (is_pair(k))
         BY_TRY(s->target ? encode(k, s->target, WRITTEN) : write_target(k, text));

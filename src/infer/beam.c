@@ -1,31 +1,30 @@
-/* beam.c - beam search. A text is searched for by one or several groups of hypotheses; each step extends the
- * hypotheses of a group by their best tokens, sets aside those that end, and goes on with the best of the
- * rest. What is finished, when a search ends and how ties are broken is as in the reference library. */
+/* beam.c - beam search with one or several groups of hypotheses. Each step extends the hypotheses of a group
+ * by their best tokens, sets aside those that end, and continues with the best of the rest. Finished
+ * hypotheses, the end of a search and ties are handled as in the reference library. */
 #include "infer/beam.h"
 
 #include <math.h>
 
-enum { SPARE = 16 }; /* highest logits besides those looked at, for when rules lower some of them */
+enum { SPARE = 16 }; /* reserve of highest logits, for rules that lower some of them */
 
 /* ---- before the first pass ------------------------------------------------------------------- */
 
-/* BY_ERR_ARGUMENT naming what makes no sense. */
+/* Returns BY_ERR_ARGUMENT naming an invalid setting. */
 static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
 {
     const by_beam *b = &spec->beam;
     const int groups = BY_MAX(b->groups, 1);
     if (b->width > BY_BEAMS_MAX)
-        return base_fail(BY_ERR_ARGUMENT, "a beam search keeps %d hypotheses at most, not %d", BY_BEAMS_MAX,
+        return base_fail(BY_ERR_ARGUMENT, "a beam search has at most %d hypotheses, not %d", BY_BEAMS_MAX,
                          b->width);
     if (by_generator_beams(g) != b->width)
-        return base_fail(BY_ERR_ARGUMENT, "the generator was made for %d beams, %d are asked for",
+        return base_fail(BY_ERR_ARGUMENT, "the generator was created with %d beams, not %d",
                          by_generator_beams(g), b->width);
     if (b->groups < 0 || b->width % groups != 0)
         return base_fail(BY_ERR_ARGUMENT, "%d beams cannot be divided into %d groups of one size", b->width,
                          b->groups);
     if (b->returned < 0 || b->returned > b->width)
-        return base_fail(BY_ERR_ARGUMENT, "%d texts are to be returned, but there are %d beams", b->returned,
-                         b->width);
+        return base_fail(BY_ERR_ARGUMENT, "cannot return %d texts with %d beams", b->returned, b->width);
     if (!(b->diversity >= 0 && isfinite(b->diversity)) || !isfinite(b->length_penalty))
         return base_fail(BY_ERR_ARGUMENT,
                          "diversity is %g and length_penalty %g; they must be finite, the first not negative",
@@ -35,7 +34,7 @@ static by_status check_beam(const by_generator *g, const by_generate_spec *spec)
     if (spec->sampling.temperature > 0 && groups > 1)
         return base_fail(BY_ERR_ARGUMENT, "beam groups require temperature 0");
     if (spec->sampling.temperature > 0 && spec->sampling.top_h > 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for draws within a beam search");
+        return base_fail(BY_ERR_UNSUPPORTED, "top_h is not supported for sampling within a beam search");
     if (spec->slide)
         return base_fail(BY_ERR_ARGUMENT, "the context cannot slide in a beam search");
     return BY_OK;
@@ -70,13 +69,13 @@ static by_status open_search(const beam_run *r, beam_group *s, int length)
     return BY_OK;
 }
 
-/* Every group begins with one hypothesis, the prompt, all of them in the same row. */
+/* Every group starts with one hypothesis, the prompt, all in the same row. */
 static by_status open_text(beam_run *r, int which, const int32_t *prompt, int length)
 {
     beam_text *t = &r->texts[which];
     int32_t start;
     BY_TRY(gen_check_prompt(by_generator_model(r->generator), which, &prompt, &length, &start));
-    const int room = r->capacity - length + 1; /* the last token is never fed and needs no place */
+    const int room = r->capacity - length + 1; /* the last token is never fed and needs no position */
     if (room < 1 || r->spec->max_new_tokens > room)
         return base_fail(BY_ERR_ARGUMENT,
                          "%d new tokens after a prompt of %d do not fit into the context of %d",
@@ -188,7 +187,7 @@ static void end(beam_run *r)
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* One token for every hypothesis of a text. Rows that hold none stay with the first of their own. */
+/* One step for every hypothesis of a text. Unused rows copy the first row of their group. */
 static by_status step_text(beam_run *r, int which)
 {
     beam_text *t = &r->texts[which];
@@ -205,7 +204,7 @@ static by_status step_text(beam_run *r, int which)
     return BY_OK;
 }
 
-/* The last token of every hypothesis goes next. */
+/* Queues the last token of every hypothesis. */
 static void queue(beam_run *r)
 {
     for (int i = 0; i < r->count; i++) {
@@ -246,7 +245,7 @@ static by_status search_all(beam_run *r)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* The best finished text of all groups that was not taken yet. */
+/* The best remaining finished text of all groups. */
 static beam_ended *take_best(const beam_run *r, beam_text *t)
 {
     beam_ended *best = NULL;
@@ -259,7 +258,7 @@ static beam_ended *take_best(const beam_run *r, beam_text *t)
     return best;
 }
 
-/* Hand a text to the caller, who may end it earlier. */
+/* Passes a text to the caller's callback, which may end it earlier. */
 static void deliver(beam_run *r, int row, by_generation *out)
 {
     const by_generate_spec *spec = r->spec;
@@ -287,7 +286,7 @@ static by_status give_results(beam_run *r)
                                    .count = e->count - (e->why == BY_FINISH_STOP),
                                    .finish = e->why,
                                    .score = e->score};
-            e->tokens = NULL; /* the result's from now on */
+            e->tokens = NULL; /* now owned by the result */
             deliver(r, i * returned + k, out);
         }
     return BY_OK;

@@ -1,8 +1,7 @@
-/* beam_step.c - one step of a group of hypotheses: their continuations, what goes on, what ends, and the
- * explanation of it.
+/* beam_step.c - one step of a group of hypotheses: continuations, survivors, ends, and explanations.
  *
- * Only the highest logits come to the host. Rules and n-gram models can only lower them, so the best are still among them as
- * long as enough stay above the lowest that came; otherwise the whole row is fetched. */
+ * Only the highest logits are copied to the host. Rules and n-gram models can only lower them, so the best
+ * are among them if enough stay above the lowest copied one; otherwise the whole row is fetched. */
 #include <math.h>
 
 #include "infer/beam.h"
@@ -17,7 +16,7 @@ static bool is_good(const beam_run *r, double rank)
     return r->n_best < r->keep || rank > r->best[r->n_best - 1].rank;
 }
 
-/* Enter an option among the best: higher ranks first, of equals the first that came. */
+/* Inserts an option among the best: higher ranks first, earlier options first among equals. */
 static void offer(beam_run *r, beam_option o)
 {
     if (o.total == -INFINITY || !is_good(r, o.rank))
@@ -28,7 +27,7 @@ static void offer(beam_run *r, beam_option o)
     r->best[at] = o;
 }
 
-/* Groups before this one have just chosen these tokens. */
+/* Penalises tokens that earlier groups chose in this step. */
 static void diversify(const beam_run *r, const beam_text *t, int group, gen_scores *x)
 {
     for (int i = 0; i < group; i++)
@@ -51,7 +50,7 @@ static gen_sample_at place_of(const beam_run *r, const beam_text *t, const beam_
                            .stop_count = r->stop_count};
 }
 
-/* Everything that changes the log-probabilities of a hypothesis's next token. */
+/* Applies all changes to the log-probabilities of a hypothesis's next token. */
 static void apply_rules(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, gen_scores *x,
                         gen_tracking *track)
 {
@@ -72,11 +71,11 @@ static bool check_weight(const beam_run *r, float lse)
 {
     if (isfinite(lse) || r->spec->sampling.remove_invalid)
         return true;
-    base_fail(BY_ERR_NUMERIC, "the model gives logits that are not finite");
+    base_fail(BY_ERR_NUMERIC, "the model's logits are not finite");
     return false;
 }
 
-/* The scores of the highest logits, in x; false when they may not be enough. */
+/* Scores the highest logits, in x. Returns false if they may not be enough. */
 static bool score_few(beam_run *r, const beam_text *t, int group, const beam_hypothesis *b, gen_scores *x,
                       gen_tracking *track)
 {
@@ -111,7 +110,7 @@ static float weigh(const float *logits, int count)
     return (float)((double)most + log(sum));
 }
 
-/* Follow the likeliest tokens of a whole row. */
+/* Tracks the most likely tokens of a whole row. */
 static void track_all(const beam_run *r, const float *logits, float lse, gen_tracking *track)
 {
     for (int k = 0; k < BY_MIN(BY_EXPLAIN_CANDIDATES, r->vocab); k++) {
@@ -168,9 +167,9 @@ static float nth_highest(const float *value, int count, int n)
     return bound;
 }
 
-/* Temperature and filters, of log-probabilities. Filters see the highest as 0; since different hypotheses are
- * compared, it gets its own value back afterwards. As many as a group looks at for each of its hypotheses
- * stay: it could not go on with as many as it has otherwise. */
+/* Applies temperature and filters to log-probabilities. Filters work relative to the highest, whose value is
+ * restored afterwards, because different hypotheses are compared. They keep as many tokens as a group
+ * considers per hypothesis, so that it always has enough continuations. */
 static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, gen_scores *x,
                    gen_tracking *track)
 {
@@ -187,8 +186,8 @@ static void filter(beam_run *r, const beam_text *t, const beam_hypothesis *b, ge
                                                                     : -INFINITY;
 }
 
-/* Gumbel noise, a function of seed, sample, step, hypothesis and token. The options with the highest sums of
- * total and noise, in falling order, are draws without replacement with probabilities e^total. */
+/* Gumbel noise as a function of seed, sample, step, hypothesis and token. The options with the highest total
+ * plus noise, in descending order, are samples without replacement with probabilities e^total. */
 static double noise(const beam_run *r, int text, int step, int beam, int32_t token)
 {
     const by_generate_spec *spec = r->spec;
@@ -210,7 +209,7 @@ static void offer_draw(beam_run *r, const beam_text *t, beam_option o)
     offer(r, o);
 }
 
-/* Make probabilities add up to 1 again. */
+/* Renormalises probabilities. */
 static void renormalize(gen_scores *x, gen_tracking *track)
 {
     const float lse = weigh(x->value, x->count);
@@ -269,7 +268,7 @@ static float normalise(const beam_run *r, float total, int length)
     return total / (float)pow((double)length, r->spec->beam.length_penalty);
 }
 
-/* A hypothesis ends with this option: it joins the finished ones when it is better than the last of them. */
+/* A hypothesis ends with this option: it joins the finished ones if it is better than the last of them. */
 static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const beam_option *o)
 {
     const float score = normalise(r, o->total, t->fresh + 1);
@@ -286,7 +285,7 @@ static bool finish(const beam_run *r, const beam_text *t, beam_group *s, const b
     return true;
 }
 
-/* Why the search is over after `length` new tokens, NULL when it is not. */
+/* Why the search ends after `length` new tokens, or NULL. */
 static const char *why_over(const beam_run *r, const beam_text *t, const beam_group *s, int live, int length)
 {
     const by_beam *b = &r->spec->beam;
@@ -306,8 +305,8 @@ static const char *why_over(const beam_run *r, const beam_text *t, const beam_gr
                                                  : "no hypothesis can become better than those finished";
 }
 
-/* The option that goes on next: the highest total of those that do not end, of equals the first; -1: none is
- * left. Where nothing is drawn that is their order anyway. */
+/* The next option to continue: the highest total of those that do not end, the first of equals; -1: none
+ * left. Without sampling, options are already in this order. */
 static int next_live(const beam_run *r)
 {
     int best = -1;
@@ -318,7 +317,7 @@ static int next_live(const beam_run *r)
     return best;
 }
 
-/* Let the best options go on that do not end. */
+/* Continues the best options that do not end. */
 static int go_on(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
 {
     const int count = t->prompt + t->fresh;
@@ -339,7 +338,7 @@ static int go_on(const beam_run *r, const beam_text *t, beam_group *s, int first
     return live;
 }
 
-/* How every one of the best options ends, if it does. scratch: room for a text and a token. */
+/* Determines how each of the best options ends, if it does. scratch: space for a text and a token. */
 static by_status find_ends(beam_run *r, const beam_text *t, const beam_group *s, int32_t *scratch)
 {
     const int count = t->prompt + t->fresh;
@@ -359,8 +358,8 @@ static by_status find_ends(beam_run *r, const beam_text *t, const beam_group *s,
     return BY_OK;
 }
 
-/* Sort the best options into what goes on and what ends; fates may be NULL. Only ends among the first `size`
- * count: the others are there so that enough can go on. */
+/* Splits the best options into continuations and ends; fates may be NULL. Only ends among the first `size`
+ * count: the others ensure enough continuations. */
 static int divide(const beam_run *r, const beam_text *t, beam_group *s, int first_row, by_fate *fates)
 {
     s->n_chosen = 0;
@@ -379,7 +378,7 @@ static int divide(const beam_run *r, const beam_text *t, beam_group *s, int firs
 
 /* ---- explaining ------------------------------------------------------------------------------ */
 
-/* Follow the likeliest continuations of a hypothesis. */
+/* Tracks the most likely continuations of a hypothesis. */
 static gen_tracking *track(beam_run *r, const beam_text *t, int group, int which)
 {
     if (!r->spec->explain)
@@ -403,7 +402,7 @@ static int show_beams(const beam_text *t, const beam_hypothesis *beams, int coun
     return count;
 }
 
-/* The options that were looked at, then what was ruled out. */
+/* The considered options, then the banned ones. */
 static void show_candidates(const beam_run *r, const beam_group *s, const by_fate *fates, by_explanation *why)
 {
     for (int i = 0; i < r->n_best && why->count < BY_EXPLAIN_CANDIDATES; i++) {
@@ -462,7 +461,7 @@ by_status gen_beam_step(beam_run *r, int which, int group)
     r->n_best = 0;
     for (int i = 0; i < s->live; i++)
         BY_TRY(extend(r, t, group, i, track(r, t, group, i)));
-    BY_TRY(find_ends(r, t, s, s->next[0].tokens)); /* the next hypotheses are not there yet */
+    BY_TRY(find_ends(r, t, s, s->next[0].tokens)); /* the next hypotheses do not exist yet */
     if (r->spec->explain && !(fates = base_alloc_zero((size_t)r->keep, sizeof *fates)))
         return BY_ERR_MEMORY;
     const int live = divide(r, t, s, t->row + group * r->size, fates);

@@ -1,6 +1,6 @@
-/* cache_evaluate.c - the continuous cache (Grave et al. 2016) over a text that is read: perplexity with it, and the
- * choice of theta and lambda on held-out text. The pairs of the text are collected in blocks of queries. A block is
- * computed against the pairs before it and its own: (K, BLOCK, size + BLOCK) weights for K values of theta. */
+/* cache_evaluate.c - perplexity with the continuous cache (Grave et al. 2016), and tuning of theta and lambda
+ * on held-out text. The pairs of the text are collected in blocks of queries. A block is computed against the
+ * pairs before it and its own: (K, BLOCK, size + BLOCK) weights for K values of theta. */
 #include <math.h>
 
 #include "infer/continuous_cache.h"
@@ -28,7 +28,8 @@ typedef struct reader {
     by_params *params;
     by_program *program;
     by_tensor *keys_in, *seen_in, *match_in, *theta_in, *cached_out;
-    /* Hears of a token: nats of the model, and p_cache for each theta; NULL: the cache was empty. */
+    /* Called for each token with the nats of the model and p_cache for each theta; NULL: the cache was
+     * empty. */
     by_status (*token)(struct reader *r, double nats, const float *cached, int stride);
     double nats;       /* evaluation: of the mixture */
     double *all_plain; /* tuning: of each token, */
@@ -84,11 +85,12 @@ static void close_reader(reader *r)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The first key that query i of the block sees: within the size, in the text so far, and in its document. */
+/* The first key that query i of the block sees, limited by the size, the start of the text and its
+ * document. */
 static int first_key(const reader *r, int i)
 {
     const int size = r->cache.size;
-    const int64_t zero = r->total - r->filled; /* number in the text of the pair in row `size` */
+    const int64_t zero = r->total - r->filled; /* index in the text of the pair in row `size` */
     const int64_t document = r->begin[size + i] - zero + size;
     return (int)BY_MIN(BY_MAX(BY_MAX(i, size - r->held), document), size + i);
 }
@@ -105,7 +107,7 @@ static void mark(reader *r)
         }
 }
 
-/* Thetas in units of 1 / mean(h.h), which differs by orders of magnitude between models. */
+/* Thetas are in units of 1 / mean(h.h), which differs by orders of magnitude between models. */
 static void scale_thetas(reader *r)
 {
     double sum = 0;
@@ -134,7 +136,7 @@ static by_status run_block(reader *r)
     return by_read_f32(r->program, r->cached_out, r->cached);
 }
 
-/* The last pairs move to the front. */
+/* Moves the last pairs to the front. */
 static void shift(reader *r)
 {
     const size_t size = (size_t)r->cache.size, by = (size_t)r->filled, width = (size_t)r->width;

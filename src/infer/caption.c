@@ -1,4 +1,4 @@
-/* caption.c - texts about pictures (banyan/rewrite.h). */
+/* caption.c - image captions (banyan/rewrite.h). */
 #include "base/base.h"
 #include "infer/picture_passes.h"
 #include "infer/rewrite.h"

@@ -6,8 +6,7 @@ by_status gen_cache_check(const by_continuous_cache *c)
     if (c->size < 0 || c->size > 1 << 24)
         return base_fail(BY_ERR_ARGUMENT, "a cache of %d states: not between 0 and %d", c->size, 1 << 24);
     if (!(c->lambda >= 0 && c->lambda < 1))
-        return base_fail(BY_ERR_ARGUMENT, "the share of the cache, lambda, is %g: not at least 0 and below 1",
-                         c->lambda);
+        return base_fail(BY_ERR_ARGUMENT, "lambda of the cache is %g: not at least 0 and below 1", c->lambda);
     return c->theta >= 0 && c->theta < 1e30
                ? BY_OK
                : base_fail(BY_ERR_ARGUMENT, "theta of the cache is %g: not at least 0", c->theta);

@@ -1,5 +1,5 @@
-/* embed.c - vectors of texts (banyan/embed.h). All poolings but the largest element are sums of hidden states
- * with weights, which the device computes; the vectors stay there until all of them are done. */
+/* embed.c - embeddings of texts (banyan/embed.h). All poolings except the maximum are weighted sums of hidden
+ * states, computed on the device; the vectors stay there until all are done. */
 #include "infer/embed.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "infer/picture_passes.h"
 
-/* ---- what a directory says ------------------------------------------------------------------- */
+/* ---- settings of a directory ----------------------------------------------------------------- */
 
 /* {"pooling_mode_mean_tokens": true, ...} */
 static by_status read_pooling(by_embedder *e, const cJSON *json)
@@ -30,7 +30,7 @@ static by_status read_pooling(by_embedder *e, const cJSON *json)
             e->pooling = modes[i].pooling;
     }
     if (found > 1)
-        return base_fail(BY_ERR_UNSUPPORTED, "several poolings side by side are not known");
+        return base_fail(BY_ERR_UNSUPPORTED, "combining several poolings is not supported");
     return BY_OK;
 }
 
@@ -47,7 +47,7 @@ static by_status read_module(by_embedder *e, const char *dir, const cJSON *modul
         return BY_OK;
     }
     if (strcmp(name, "Pooling") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "modules.json: a module of type \"%s\" is not known", type);
+        return base_fail(BY_ERR_UNSUPPORTED, "modules.json: modules of type \"%s\" are not supported", type);
     char *file = base_sprintf("%s/%s/config.json", dir, path);
     cJSON *json = file ? base_json_load(file) : NULL;
     by_status s = json ? read_pooling(e, json) : base_error_status();
@@ -56,7 +56,7 @@ static by_status read_module(by_embedder *e, const char *dir, const cJSON *modul
     return s;
 }
 
-/* A file of the directory that need not be there. */
+/* An optional file of the directory. */
 static by_status load_optional(const char *dir, const char *name, cJSON **out)
 {
     char *path = base_path_join(dir, name);
@@ -90,14 +90,14 @@ static by_status read_modules(by_embedder *e, const char *dir)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* What turns texts and pictures into inputs, as the model reads them. */
+/* Opens the tokenizer and the image processor that the model needs. */
 static by_status open_readers(by_embedder *e, const char *dir, const char *adapter)
 {
     by_pictures p;
     by_canvas c;
     const bool pictures = gen_reads_pictures(e->model, &p), colours = pictures && !p.channels;
     if (!pictures && by_model_canvas(e->model, &c))
-        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures; it has no vectors of any",
+        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures; it has no embeddings",
                          by_model_class(e->model));
     if (pictures && !(e->processor = gen_processor_open(e->model, dir, adapter)))
         return base_error_status();
@@ -246,7 +246,7 @@ void gen_embed_unit(float *v, int n)
         v[i] *= by;
 }
 
-/* The largest of each element over the tokens of a row, from hidden states (B, T, C). */
+/* The maximum of each element over the tokens of a row, from hidden states (B, T, C). */
 static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const int *rows, int count,
                          float *out)
 {
@@ -276,7 +276,7 @@ static by_dtype vector_type(const by_embedder *e)
     return e->shared && type != BY_F64 ? BY_F32 : type;
 }
 
-/* Vectors in the order they were computed, on the device, to where they belong. */
+/* Copies vectors from the device, in order of computation, to their rows. */
 static by_status collect(by_embedder *e, const data_row_groups *groups, const by_memory *kept, float *out)
 {
     const by_dtype type = vector_type(e);
@@ -332,7 +332,7 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
         BY_TRY(data_rows_add(&e->rows, texts[i], NULL));
     by_status s = data_rows_by_length(&e->rows, e->batch, &groups);
     if (s == BY_OK && count > 0 && (e->shared || e->pooling != BY_POOLING_MAX)) {
-        /* a group may be padded to more rows than are left: they land after the last one */
+        /* a padded group may have more rows than remain: they are written after the last one */
         const size_t size = by_dtype_size(vector_type(e));
         kept = by_memory_new(by_model_device(e->model),
                              ((size_t)e->rows.count + (size_t)e->batch) * (size_t)e->width * size);

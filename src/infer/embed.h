@@ -1,4 +1,4 @@
-/* embed.h - inside embedders (banyan/embed.h). */
+/* embed.h - internals of embedders (banyan/embed.h). */
 #ifndef BY_INFER_EMBED_H
 #define BY_INFER_EMBED_H
 
@@ -8,19 +8,19 @@
 
 struct by_embedder {
     by_model *model;
-    by_tokenizer *tokenizer; /* NULL: it reads pictures alone */
-    by_processor *processor; /* NULL: it reads texts alone */
+    by_tokenizer *tokenizer; /* NULL: reads only pictures */
+    by_processor *processor; /* NULL: reads only texts */
     by_passes *passes;
     data_rows rows;
     by_pooling pooling;
-    bool shared; /* texts and pictures have vectors in one space, which the model makes itself */
+    bool shared; /* texts and pictures share a space; the model returns the vectors itself */
     bool normalize;
     int limit, batch, width;
     float *weights; /* of a batch */
     size_t room;
 };
 
-/* The weight of token t of n in the sum that pools them; not for BY_POOLING_MAX. */
+/* The weight of token t of n in the pooled sum; not for BY_POOLING_MAX. */
 float gen_embed_weight(by_pooling pooling, int t, int n);
 /* Makes room for n weights. */
 by_status gen_embed_room(by_embedder *e, size_t n);

@@ -1,4 +1,4 @@
-/* embed_pictures.c - vectors of pictures (banyan/embed.h). */
+/* embed_pictures.c - embeddings of pictures (banyan/embed.h). */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct embedding {
     float *out;
 } embedding;
 
-/* The mean is that of the patches; the class token is the first position. */
+/* The mean is over patches only; the class token is the first position. */
 static by_status add_weights(void *user, by_batch *b)
 {
     by_embedder *e = ((embedding *)user)->e;
@@ -35,7 +35,7 @@ static by_status add_weights(void *user, by_batch *b)
     return BY_OK;
 }
 
-/* The largest of each element over all positions. */
+/* The maximum of each element over all positions. */
 static by_status largest(const by_embedder *e, by_pass *p, int count, float *out)
 {
     const by_tensor *h = by_io_output(by_pass_io(p), "features");

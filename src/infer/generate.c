@@ -1,5 +1,4 @@
-/* generate.c - the loop that turns prompts into text: feed, choose, feed what was chosen (see
- * banyan/generate.h). */
+/* generate.c - the generation loop: feed, choose, feed the choice (see banyan/generate.h). */
 #include <math.h>
 
 #include "banyan/generate.h"
@@ -11,7 +10,7 @@
 #include "infer/sample.h"
 #include "infer/stop_strings.h"
 
-enum { AHEAD = 32 }; /* tokens of a row chosen on the device between two looks at them */
+enum { AHEAD = 32 }; /* tokens per row generated on the device between two read-backs */
 
 /* One call of by_generate. */
 typedef struct run {
@@ -24,37 +23,36 @@ typedef struct run {
     gen_stops stops;
     gen_queue queue;
     bool *active;        /* (B) not finished */
-    int32_t *last;       /* (B) what to go on from */
+    int32_t *last;       /* (B) tokens to continue from */
     int32_t *ahead;      /* (AHEAD, B) */
-    by_draw_spec *draws; /* (B) what the device draws with */
-    int32_t *again;      /* (B, capacity) sinks and last tokens of a row that starts again; NULL: no sinks */
-    gen_recall *recall;  /* the continuous caches; NULL: there are none */
-    float *mixed;        /* (V) log-probabilities with an n-gram model; NULL: there is none */
+    by_draw_spec *draws; /* (B) random state for sampling on the device */
+    int32_t *again;      /* (B, capacity) sinks and last tokens of a restarted row; NULL: no sinks */
+    gen_recall *recall;  /* the continuous caches; NULL: none */
+    float *mixed;        /* (V) log-probabilities with an n-gram model; NULL: none */
     double started;
-    const int32_t *const *sources; /* of an encoder-decoder; NULL: the prompts */
+    const int32_t *const *sources; /* sources of an encoder-decoder; NULL: the prompts */
     const int *source_lengths;
     bool begun; /* a token was chosen */
 } run;
 
 /* ---- before the first pass ------------------------------------------------------------------- */
 
-/* Whether prompt and new tokens fit. The last token chosen is never fed and needs no place. */
+/* Checks that prompt and new tokens fit. The last token is never fed and needs no position. */
 static by_status check_room(const run *r, int row, int length)
 {
     int wanted = r->spec->max_new_tokens;
     if (r->spec->slide)
         return BY_OK;
     if (length > r->capacity)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "the prompt of row %d has %d tokens; the context holds %d (let it slide, or shorten it)", row,
-            length, r->capacity);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the prompt of row %d has %d tokens; the context holds %d (slide the context, or "
+                         "shorten the prompt)",
+                         row, length, r->capacity);
     if (wanted - 1 > r->capacity - length)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "%d new tokens after a prompt of %d do not fit into the context of %d (let it slide, or ask for "
-            "at most %d)",
-            wanted, length, r->capacity, r->capacity - length + 1);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%d new tokens after a prompt of %d do not fit into the context of %d (slide the "
+                         "context, or generate at most %d)",
+                         wanted, length, r->capacity, r->capacity - length + 1);
     return BY_OK;
 }
 
@@ -74,7 +72,7 @@ static by_status begin_row(run *r, int row, const int32_t *prompt, int length)
     return BY_OK;
 }
 
-/* Limits of their own are no reason to check each prompt's length: they are within the common one. */
+/* Per-prompt limits need no length check: they are within the common limit. */
 static by_status check_limits(const run *r, const int32_t *const *prompts)
 {
     const int count = r->batch / BY_MAX(r->spec->beam.width, 1);
@@ -82,7 +80,7 @@ static by_status check_limits(const run *r, const int32_t *const *prompts)
     for (int i = 0; r->spec->limits && i < count; i++)
         if (prompts[i] && (r->spec->limits[i] < least || r->spec->limits[i] > r->spec->max_new_tokens))
             return base_fail(BY_ERR_ARGUMENT,
-                             "prompt %d is to have %d new tokens at most: that is not between %d and %d", i,
+                             "prompt %d has a limit of %d new tokens, which is not between %d and %d", i,
                              r->spec->limits[i], least, r->spec->max_new_tokens);
     return BY_OK;
 }
@@ -96,7 +94,7 @@ static by_status check_memory(const run *r)
         return base_fail(BY_ERR_ARGUMENT, "%d sinks leave no room in a context of %d tokens", spec->sinks,
                          r->capacity);
     if (spec->sinks > 0 && (!spec->slide || beams))
-        return base_fail(BY_ERR_ARGUMENT, "sinks are for a context that slides, without beams");
+        return base_fail(BY_ERR_ARGUMENT, "sinks require a sliding context and no beams");
     BY_TRY(gen_cache_check(&spec->cache));
     BY_TRY(gen_ngram_check(&spec->ngram, r->vocab, beams));
     if (spec->ngram.model && spec->tokenizer &&
@@ -108,18 +106,17 @@ static by_status check_memory(const run *r)
                : BY_OK;
 }
 
-/* What the spec says whichever way the text is searched for. */
+/* Checks that apply to sampling and beam search. */
 static by_status check_spec(run *r)
 {
     const by_sampling *s = &r->spec->sampling;
     if (r->spec->max_new_tokens < 0 || r->spec->stop_count < 0 || r->spec->first_sample < 0)
         return base_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and first_sample cannot be negative");
     if (r->spec->slide && r->spec->max_new_tokens == 0)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "a context that slides has no end: say how many new tokens are wanted");
+        return base_fail(BY_ERR_ARGUMENT, "a sliding context has no end: max_new_tokens is required");
     if (r->spec->max_new_tokens > 0 && s->min_new_tokens > r->spec->max_new_tokens)
-        return base_fail(BY_ERR_ARGUMENT, "at least %d new tokens and at most %d: that is not possible",
-                         s->min_new_tokens, r->spec->max_new_tokens);
+        return base_fail(BY_ERR_ARGUMENT, "min_new_tokens %d exceeds max_new_tokens %d", s->min_new_tokens,
+                         r->spec->max_new_tokens);
     BY_TRY(check_memory(r));
     if (r->spec->stop_string_count < 0 || !(r->spec->max_seconds >= 0))
         return base_fail(BY_ERR_ARGUMENT, "stop_string_count and max_seconds cannot be negative");
@@ -181,8 +178,8 @@ static void end(run *r)
 
 /* ---- feeding --------------------------------------------------------------------------------- */
 
-/* The row starts again with the first `sinks` tokens and as many of the last as take half of what remains of the
- * capacity. The positions change, and every key with them, so nothing of the cache can stay. */
+/* Restarts the row with the first `sinks` tokens and the last tokens, which fill half of the remaining
+ * capacity. Positions, and therefore all keys, change, so nothing in the cache can be kept. */
 static void start_again(run *r, int row, int fresh)
 {
     const by_generation *out = &r->result->rows[row];
@@ -200,7 +197,7 @@ static void start_again(run *r, int row, int fresh)
     r->queue.next[row] = again;
 }
 
-/* The last `fresh` tokens of a row go next. */
+/* Queues the last `fresh` tokens of a row. */
 static void queue(run *r, int row, int fresh)
 {
     const by_generation *out = &r->result->rows[row];
@@ -214,7 +211,7 @@ static void queue(run *r, int row, int fresh)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* New tokens a row may have: as many as were asked for, or as its capacity allows. */
+/* Maximum new tokens of a row: as requested, or as its capacity allows. */
 static int limit_of(const run *r, int row)
 {
     const by_generate_spec *spec = r->spec;
@@ -223,7 +220,7 @@ static int limit_of(const run *r, int row)
                                   : r->capacity - r->result->rows[row].prompt + 1;
 }
 
-/* Whether a row has what it may have: the number asked for, or as many as its capacity allows. */
+/* Whether a row has reached its maximum. */
 static bool is_full(const run *r, int row)
 {
     const by_generation *out = &r->result->rows[row];
@@ -235,7 +232,7 @@ static bool is_late(const run *r)
     return r->spec->max_seconds > 0 && base_seconds() - r->started > r->spec->max_seconds;
 }
 
-/* Add a token to a row and see whether the row ends with it. */
+/* Adds a token to a row and determines whether the row ends with it. */
 static by_status accept(run *r, int row, int32_t token, float logprob)
 {
     by_generation *out = &r->result->rows[row];
@@ -303,7 +300,7 @@ static by_status advance(run *r, int row)
     return accept(r, row, token, logprob);
 }
 
-/* One token for every row that goes on. Gives the number of rows that still do. */
+/* Generates one token for every active row. Returns the number of rows that are still active. */
 static by_status advance_all(run *r, int *going)
 {
     *going = 0;
@@ -328,7 +325,7 @@ static bool draws_plainly(const run *r)
            isfinite(temperature);
 }
 
-/* Nothing but the likeliest token is asked for, or one drawn with a temperature alone: the host need not see logits. */
+/* Whether decoding is greedy, or sampling with only a temperature, so that the host need not read logits. */
 static bool is_plain(const run *r)
 {
     const by_generate_spec *spec = r->spec;
@@ -336,7 +333,7 @@ static bool is_plain(const run *r)
            !gen_is_constrained(&spec->sampling) && (spec->sampling.temperature == 0 || draws_plainly(r));
 }
 
-/* How many tokens every row that goes on can take without anybody looking; 0: one has to start again. */
+/* Number of tokens that every active row can take without the host; 0: a row must be restarted. */
 static int steps_ahead(const run *r)
 {
     int steps = AHEAD;
@@ -353,7 +350,7 @@ static int steps_ahead(const run *r)
     return steps;
 }
 
-/* Tokens of the rows that go on, into r->ahead. */
+/* Generates tokens for active rows into r->ahead. */
 static by_status choose_ahead(run *r, int steps)
 {
     const by_sampling *s = &r->spec->sampling;
@@ -371,11 +368,11 @@ static by_status choose_ahead(run *r, int steps)
 
 static by_status accept_ahead(run *r, int row, int32_t token)
 {
-    return token < 0 ? base_fail(BY_ERR_NUMERIC, "the model's logits are no numbers")
+    return token < 0 ? base_fail(BY_ERR_NUMERIC, "the model's logits are NaN")
                      : accept(r, row, token, (float)NAN);
 }
 
-/* Some tokens for every row that goes on; what comes after a row's end is dropped. */
+/* Generates several tokens for every active row; those after a row's end are dropped. */
 static by_status run_ahead(run *r, int steps, int *going)
 {
     const by_generate_spec *spec = r->spec;
@@ -428,7 +425,7 @@ static by_status generate(run *r, const int32_t *const *prompts, const int *leng
     return BY_OK;
 }
 
-/* sources: of an encoder-decoder; NULL: there are none. */
+/* sources of an encoder-decoder, or NULL. */
 static by_status generate_all(by_generator *g, const int32_t *const *sources, const int *source_lengths,
                               const int32_t *const *prompts, const int *lengths, const by_generate_spec *spec,
                               by_generate_result *result)
@@ -465,7 +462,7 @@ static by_status generate_all(by_generator *g, const int32_t *const *sources, co
     return status;
 }
 
-/* The prompts are sources: the encoder reads them, and every text begins with the start token. */
+/* Encoder-decoders: the encoder reads the prompts as sources, and every text begins with the start token. */
 static by_status generate_from(by_generator *g, const int32_t *const *sources, const int *lengths,
                                const by_generate_spec *spec, by_generate_result *result)
 {
@@ -476,7 +473,7 @@ static by_status generate_from(by_generator *g, const int32_t *const *sources, c
     int *ones = base_alloc_zero((size_t)count, sizeof *ones);
     by_status s = starts && ones ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && start < 0)
-        s = base_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+        s = base_fail(BY_ERR_FORMAT, "the model has no decoder_start_token_id");
     if (s == BY_OK && start >= by_model_vocab(m))
         s = base_fail(BY_ERR_ARGUMENT, "decoder_start_token_id %d is outside the vocabulary of %d",
                       (int)start, by_model_vocab(m));

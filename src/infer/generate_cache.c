@@ -1,5 +1,6 @@
-/* generate_cache.c - a continuous cache (Grave et al. 2016) for each row of a generator. The states of all rows lie in
- * one table on the device, size places a row, used in turn. One program computes the mixture for one row. */
+/* generate_cache.c - a continuous cache (Grave et al. 2016) for each row of a generator. The states of all
+ * rows are in one table on the device, a ring of `size` entries per row. One program computes the mixture for
+ * one row. */
 #include "infer/continuous_cache.h"
 #include "infer/generator.h"
 
@@ -10,12 +11,12 @@ struct gen_recall {
     int width;
     by_memory *table; /* (rows size, C) f32 */
     by_params *params;
-    by_program *program; /* NULL: the width of a state is not known yet */
+    by_program *program; /* NULL until the width of a state is known */
     by_tensor *state_in, *logits_in, *places_in, *next_in, *seen_in, *share_in, *out;
     int64_t *count;         /* (rows) pairs so far */
-    int *skip;              /* (rows) tokens to come that are in the cache already */
+    int *skip;              /* (rows) coming tokens that are already in the cache */
     bool *begun;            /* (rows) there is a state */
-    float *states;          /* (rows, C) the state of the last token; what follows is not known yet */
+    float *states;          /* (rows, C) the state of the last token, whose successor is not known yet */
     int32_t *next;          /* (rows, size) tokens */
     int32_t *places, *seen; /* (size) */
     float *log_probs;       /* (V) */
@@ -56,7 +57,7 @@ static by_status open_states(gen_recall *r, int width)
     return r->states ? compile(r) : BY_ERR_MEMORY;
 }
 
-/* The state before it was followed by this token. */
+/* Adds the pair of the previous state and this token. */
 static by_status remember(gen_recall *r, int row, int32_t token)
 {
     const size_t size = (size_t)r->spec.size, bytes = (size_t)r->width * sizeof(float);
@@ -66,7 +67,7 @@ static by_status remember(gen_recall *r, int row, int32_t token)
     return by_memory_write(r->table, place * bytes, r->states + (ptrdiff_t)row * r->width, bytes);
 }
 
-/* The generator's watch: states (count, C) of tokens that a row was fed. */
+/* Callback of the generator with the states (count, C) of tokens fed to a row. */
 static by_status on_fed(void *user, int row, const int32_t *tokens, int count, const float *states, int width)
 {
     gen_recall *r = user;

@@ -1,4 +1,4 @@
-/* generation_keys.c - one table of all keys of the reference's GenerationConfig. */
+/* generation_keys.c - a table of all keys of the reference's GenerationConfig. */
 #include "infer/generation_keys.h"
 
 #include "base/json.h"
@@ -56,7 +56,7 @@ static const struct {
     {"force_words_ids", GEN_KEY_NEUTRAL, 0},
 
     /* padding and the first token of an empty prompt come from config.json; caches, compilation and
-     * speculation change the speed alone; the rest is about the return value of a call */
+     * speculation only affect speed; the rest affects only return values */
     {"pad_token_id", GEN_KEY_IDLE, 0},
     {"use_cache", GEN_KEY_IDLE, 0},
     {"use_mtp", GEN_KEY_IDLE, 0},
@@ -117,8 +117,8 @@ by_status gen_generation_keys_check(const cJSON *json)
         const int i = v->string ? find(v->string) : -1;
         if (i >= 0 && keys[i].kind == GEN_KEY_NEUTRAL && !is_neutral(v, keys[i].neutral))
             return base_fail(BY_ERR_UNSUPPORTED,
-                             "%s is set, which is not supported; --no-generation-config ignores "
-                             "what the model's directory says about generating",
+                             "%s is set, which is not supported; --no-generation-config ignores what the "
+                             "model's directory says about generating",
                              v->string);
     }
     return BY_OK;

@@ -1,4 +1,4 @@
-/* generation_keys.h - the keys of generation_config.json, and what becomes of each. */
+/* generation_keys.h - the keys of generation_config.json and how each is handled. */
 #ifndef BY_INFER_GENERATION_KEYS_H
 #define BY_INFER_GENERATION_KEYS_H
 
@@ -7,11 +7,11 @@
 #include "base/base.h"
 
 typedef enum gen_generation_key {
-    GEN_KEY_UNKNOWN, /* the reference library does not know it either, and ignores it */
+    GEN_KEY_UNKNOWN, /* unknown to the reference library too, which ignores it */
     GEN_KEY_READ,    /* honoured */
-    GEN_KEY_NEUTRAL, /* changes what is generated in a way that is not supported: only its neutral value is
-                       taken */
-    GEN_KEY_IDLE     /* changes nothing in what is generated here */
+    /* changes the generated text in an unsupported way: only the neutral value is accepted */
+    GEN_KEY_NEUTRAL,
+    GEN_KEY_IDLE /* does not change the generated text */
 } gen_generation_key;
 
 gen_generation_key gen_generation_key_kind(const char *name);

@@ -1,5 +1,5 @@
-/* generator.c - a batch of sequences and the key-value cache they share: how it is made and released, what is
- * fed to it, and what it knows (see banyan/generate.h). */
+/* generator.c - a batch of sequences and their key-value cache: creation, feeding and queries (see
+ * banyan/generate.h). */
 #include "infer/generator.h"
 
 #include "model/adapter.h"
@@ -10,10 +10,9 @@ static by_status check_pages(const by_generator_spec *spec)
     if (page != 0 && (page < 16 || page > 256 || (page & (page - 1))))
         return base_fail(BY_ERR_ARGUMENT, "a page of %d positions: not a power of two from 16 to 256", page);
     if (spec->pages < 0 || (spec->pages && !page))
-        return base_fail(BY_ERR_ARGUMENT, "%d pages of %d positions are not possible", spec->pages, page);
-    return page && spec->beams > 1
-               ? base_fail(BY_ERR_ARGUMENT, "rows that are reordered (beams) cannot lie in pages")
-               : BY_OK;
+        return base_fail(BY_ERR_ARGUMENT, "invalid number of pages: %d of %d positions", spec->pages, page);
+    return page && spec->beams > 1 ? base_fail(BY_ERR_ARGUMENT, "pages cannot be combined with beams")
+                                   : BY_OK;
 }
 
 static by_status check_spec(const by_model *m, const by_generator_spec *spec)
@@ -24,27 +23,27 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
         return base_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
     if (m->arch->predicts_itself)
-        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures, not text", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures, not text", by_model_class(m));
     if (spec->batch < 0 || spec->batch > 1 << 20)
-        return base_fail(BY_ERR_ARGUMENT, "a batch of %d sequences is not possible", spec->batch);
-    /* Positions of a picture have no limit: the table of positions is stretched. */
+        return base_fail(BY_ERR_ARGUMENT, "invalid batch of %d sequences", spec->batch);
+    /* Positions of a picture have no limit: the position table is interpolated. */
     const int room[] = {spec->capacity, spec->source_capacity};
     const int limit[] = {context, by_model_pictures(m, &(by_pictures){0}) ? 1 << 24 : context};
     for (int i = 0; i < BY_COUNT(room); i++)
         if (room[i] < 0 || room[i] > limit[i])
-            return base_fail(BY_ERR_ARGUMENT,
-                             "room for %d positions was asked for; the model's context is %d", room[i],
+            return base_fail(BY_ERR_ARGUMENT, "the capacity %d exceeds the model's context of %d", room[i],
                              limit[i]);
     if (spec->beams < 0 || spec->beams > BY_BEAMS_MAX || BY_MAX(spec->batch, 1) % BY_MAX(spec->beams, 1) != 0)
-        return base_fail(BY_ERR_ARGUMENT, "%d rows cannot stand in groups of %d", BY_MAX(spec->batch, 1),
+        return base_fail(BY_ERR_ARGUMENT, "%d rows do not form groups of %d", BY_MAX(spec->batch, 1),
                          spec->beams);
     return check_pages(spec);
 }
 
 enum { RING_PAGE = 64 };
 
-/* Queries of a model with a memory see that many positions and their own. Where texts may be much longer, a row has
- * pages for these and for the tokens of one pass, and uses them again. Returns their number; 0: there is no gain. */
+/* Queries of a model with a memory see only that many positions besides their own. If texts may be much
+ * longer, a row has a ring of pages for these and the tokens of one pass. Returns the number of pages; 0: no
+ * gain. */
 static int ring_of(const by_generator *g, int room)
 {
     const int memory = by_model_memory(g->model), seen = memory + 1 + gen_widths[g->n_widths - 1];
@@ -66,8 +65,8 @@ static by_status make_ring(by_generator *g, int room)
     return g->store && g->table ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* The store and the table of its pages. Without pages every row has one, long enough for its padding too;
- * with them, page 0 is everybody's, for padding. */
+/* Creates the store and its page table. Without paging, every row has one page with room for padding; with
+ * paging, page 0 is shared and holds padding. */
 static by_status make_store(by_generator *g, int page, int pages, bool endless)
 {
     const int held = g->capacity + g->prefix, room = held + gen_widths[g->n_widths - 1];
@@ -75,7 +74,7 @@ static by_status make_store(by_generator *g, int page, int pages, bool endless)
     if (g->ring)
         return make_ring(g, room);
     const int64_t per_row = page ? (held + page - 1) / page : 1, all = pages ? pages : g->batch * per_row;
-    g->columns = page ? BY_MAX((room + page - 1) / page, 2) : 1; /* 1 would mean a page for good */
+    g->columns = page ? BY_MAX((room + page - 1) / page, 2) : 1; /* 1 would mean a fixed page */
     if (all >= INT32_MAX)
         return base_fail(BY_ERR_ARGUMENT, "%lld pages are too many", (long long)all);
     g->store = nn_store_new(by_model_device(g->model), all + (page > 0), page ? page : room);
@@ -200,8 +199,7 @@ static by_status check_feed(const by_generator *g, const int32_t *const *tokens,
 {
     for (int b = 0; b < g->batch; b++) {
         if (counts[b] < 0 || counts[b] > g->capacity - g->rows[b].past)
-            return base_fail(BY_ERR_ARGUMENT,
-                             "row %d holds %d tokens and %d more do not fit: there is room for %d", b,
+            return base_fail(BY_ERR_ARGUMENT, "row %d holds %d tokens; %d more exceed the capacity of %d", b,
                              g->rows[b].past, counts[b], g->capacity);
         for (int i = 0; i < counts[b]; i++)
             if (tokens[b][i] < 0 || tokens[b][i] >= g->vocab)
@@ -227,7 +225,7 @@ by_status by_generator_keep_top(by_generator *g, int k)
         return base_fail_missing("generator");
     gen_output *o = &g->out;
     if (k < 0 || k > BY_TOP_MAX || k > g->vocab)
-        return base_fail(BY_ERR_ARGUMENT, "the %d highest logits: not between 0 and %d", k,
+        return base_fail(BY_ERR_ARGUMENT, "keep_top is %d, which is not between 0 and %d", k,
                          BY_MIN(BY_TOP_MAX, g->vocab));
     if (k == o->top)
         return BY_OK;
@@ -255,12 +253,12 @@ by_status by_generator_reorder(by_generator *g, const int32_t *from)
     if (!g || !from)
         return base_fail_missing(g ? "order" : "generator");
     if (g->beams < 2)
-        return base_fail(BY_ERR_ARGUMENT, "rows that stand alone cannot be reordered");
+        return base_fail(BY_ERR_ARGUMENT, "only rows in groups of beams can be reordered");
     for (int b = 0; b < g->batch; b++) {
         if (g->rows[b].from != b)
-            return base_fail(BY_ERR_ARGUMENT, "rows were reordered before, and nothing was fed since");
+            return base_fail(BY_ERR_ARGUMENT, "rows were already reordered since the last feed");
         if (from[b] < 0 || from[b] / g->beams != b / g->beams)
-            return base_fail(BY_ERR_ARGUMENT, "row %d cannot take over row %d, which is not of its group", b,
+            return base_fail(BY_ERR_ARGUMENT, "row %d cannot copy row %d, which is not in its group", b,
                              (int)from[b]);
     }
     for (int b = 0; b < g->batch; b++)
@@ -303,9 +301,8 @@ by_status by_generator_rewind(by_generator *g, int row, int length)
     if (!has_row(g, row) || length < 0 || length >= g->rows[row].past || (g->ring && length > 0))
         return BY_OK;
     if (length > 0 && by_model_is_recurrent(g->model))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "row %d holds %d tokens; %s keeps no state of the first %d to go back to", row,
-                         g->rows[row].past, by_model_title(g->model), length);
+        return base_fail(BY_ERR_UNSUPPORTED, "row %d holds %d tokens; a %s cannot be rewound to %d tokens",
+                         row, g->rows[row].past, by_model_title(g->model), length);
     g->rows[row].past = length;
     g->rows[row].known = false;
     return gen_reserve(g, NULL);

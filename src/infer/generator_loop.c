@@ -1,14 +1,14 @@
-/* generator_loop.c - decoding on the device: a step ends where the next begins, so that many of them run
- * without the host, which looks at what was written afterwards. The next token is the likeliest, or drawn. */
+/* generator_loop.c - decoding on the device. Each step prepares the inputs of the next, so that many steps
+ * run before the host reads the tokens. The next token is the most likely one, or sampled. */
 #include <math.h>
 
 #include "infer/generator.h"
 
-enum { RUN = 32 }; /* steps without a look at them */
+enum { RUN = 32 }; /* steps between two read-backs */
 
-enum { DRAW = 5 }; /* numbers of a row of `draws`: see by_draw */
+enum { DRAW = 5 }; /* integers per row of `draws`: see by_draw */
 
-/* Room for `count` elements of 4 bytes, unless there is some already. */
+/* Allocates `count` elements of 4 bytes, unless present. */
 static bool have(by_generator *g, by_memory **memory, size_t count)
 {
     *memory = *memory ? *memory : by_memory_new(by_model_device(g->model), count * sizeof(int32_t));
@@ -75,7 +75,7 @@ by_status by_generator_time(by_generator *g, by_trace_fn fn, void *user)
     gen_pass *p;
     BY_TRY(gen_check_stage(g));
     if (g->whole)
-        return base_fail(BY_ERR_UNSUPPORTED, "the model has no decoding step to measure");
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has no decoding step to time");
     for (int i = 0; i < g->batch / g->beams; i++)
         g->in.acts[i] = true;
     BY_TRY(choose_loop(g, GEN_GREEDY, &p));
@@ -89,9 +89,9 @@ static by_status check_loop(by_generator *g, const int32_t *tokens, const bool *
         return base_fail(BY_ERR_ARGUMENT, "%d steps at once: not between 1 and %d", steps, RUN);
     for (int b = 0; b < g->batch; b++) {
         if (g->rows[b].from != b)
-            return base_fail(BY_ERR_ARGUMENT, "rows were reordered, and nothing was fed since");
+            return base_fail(BY_ERR_ARGUMENT, "rows were reordered since the last feed");
         if (active[b] && (steps > g->capacity - g->rows[b].past || tokens[b] < 0 || tokens[b] >= g->vocab))
-            return base_fail(BY_ERR_ARGUMENT, "row %d cannot go on from token %d for %d steps", b,
+            return base_fail(BY_ERR_ARGUMENT, "row %d cannot continue from token %d for %d steps", b,
                              (int)tokens[b], steps);
     }
     return BY_OK;
@@ -120,7 +120,7 @@ static by_status write_draws(by_generator *g, const gen_pass *p, const by_draw_s
     return s;
 }
 
-/* Run the loop over the rows of p, and leave what they came to in loop.out (steps, rows). */
+/* Runs the loop over the rows of p; the tokens are in loop.out (steps, rows). */
 static by_status run_loop(by_generator *g, gen_pass *p, const int32_t *tokens, const bool *active, int steps)
 {
     const gen_loop *l = &g->loop;
@@ -143,7 +143,7 @@ static by_status run_loop(by_generator *g, gen_pass *p, const int32_t *tokens, c
     return by_memory_read(l->log, sizeof none, l->out, (size_t)steps * bytes);
 }
 
-/* draws NULL: the likeliest tokens. */
+/* draws NULL: greedy. */
 static by_status run_steps(by_generator *g, const int32_t *tokens, const bool *active,
                            const by_draw_spec *draws, int steps, int32_t *out)
 {
@@ -187,10 +187,10 @@ by_status by_generator_draw(by_generator *g, const int32_t *tokens, const bool *
     BY_TRY(gen_check_stage(g));
     BY_TRY(check_loop(g, tokens, active, steps));
     if (g->whole)
-        return base_fail(BY_ERR_UNSUPPORTED, "the model has no decoding step that draws");
+        return base_fail(BY_ERR_UNSUPPORTED, "the model has no sampling step");
     for (int b = 0; b < g->batch; b++)
         if (active[b] && !(draws[b].temperature > 0 && isfinite(draws[b].temperature) && draws[b].place >= 0))
             return base_fail(BY_ERR_ARGUMENT,
-                             "row %d: a draw needs a finite positive temperature and a place", b);
+                             "row %d: sampling requires a finite positive temperature and a place", b);
     return run_steps(g, tokens, active, draws, steps, out);
 }

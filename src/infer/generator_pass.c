@@ -1,8 +1,8 @@
-/* generator_pass.c - the programs that extend the cache. Tokens are fed in passes of a few fixed widths over a
- * number of rows, each compiled when it is first needed. A pass wider than what is left is padded at the end.
- * The keys of padding lie after the row's last position: no query sees them, and the next tokens overwrite
- * them. Any rows can be those of a pass: an input names their pages. There are passes for all rows, half of
- * them, a quarter and so on; rows that only make up the number are fed padding. */
+/* generator_pass.c - the programs that extend the cache. Tokens are fed in passes of a few fixed widths over
+ * a number of rows, each compiled when it is first needed. A pass that is too wide is padded at the end. Keys
+ * of padding are after the row's last position: no query sees them, and the next tokens overwrite them. A
+ * pass can process any rows: an input gives their pages. There are passes for all rows, half of them, a
+ * quarter and so on; surplus rows are fed padding. */
 #include "infer/generator.h"
 #include "model/adapter.h"
 
@@ -18,7 +18,7 @@ int gen_choose_rows(by_generator *g, int per)
         active += g->in.acts[i];
     while (size > 1 && (size + 1) / 2 >= active)
         size = (size + 1) / 2;
-    for (int turn = 0; turn < 2; turn++) /* those that act, then others; all of them: in order */
+    for (int turn = 0; turn < 2; turn++) /* active groups, then others; in order if all are active */
         for (int i = 0; i < groups && n < size * per; i++)
             if (size == groups || g->in.acts[i] == (turn == 0))
                 for (int k = 0; k < per; k++) {
@@ -49,7 +49,7 @@ gen_pass *gen_find_pass(by_generator *g, int rows, int width, bool reorders)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-/* For what a row holds and so many tokens more. An empty row holds no prefix. */
+/* Pages for the contents of a row plus more tokens. An empty row has no prefix. */
 static int pages_for(const by_generator *g, const gen_row *r, int more)
 {
     const int positions = r->past || more ? r->past + more + g->prefix : 0;
@@ -90,7 +90,8 @@ static void view_states(const by_generator *g, by_graph *graph, gen_pass *p, by_
         c->places = p->places = by_input(graph, "places", BY_I32, 1, &all);
 }
 
-/* Every row goes on from its own state or from that of the row it takes over. Sequences outside the pass keep theirs. */
+/* Every row continues its own state or that of the row it copies. Sequences outside of the pass keep
+ * theirs. */
 static by_status write_states(by_generator *g, gen_pass *p)
 {
     const size_t rows = (size_t)p->rows * sizeof(int32_t);
@@ -175,9 +176,8 @@ static by_status compile_pass(by_generator *g, gen_pass *p)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-/* Which width to use when the longest row has `left` tokens to go: the widest that it fills, or the next one
- * when that is then at least half full. Up to 16 tokens cost hardly more than one, so a few are not fed one
- * by one. */
+/* The width for a longest row of `left` tokens: the widest that it fills, or the next one if at least half
+ * full. Up to 16 tokens cost hardly more than one. */
 static int choose_width(const by_generator *g, int left)
 {
     int i = 0;
@@ -186,8 +186,8 @@ static int choose_width(const by_generator *g, int left)
     return gen_widths[i];
 }
 
-/* What every row takes in a pass of this width. A row with a single token waits for a narrow pass: it would
- * be mostly padding. */
+/* Tokens of every row in a pass of this width. A row with a single token waits for a narrow pass, because it
+ * would be mostly padding. */
 static void choose_tokens(by_generator *g, const int *counts, int width)
 {
     memset(g->in.acts, 0, sizeof *g->in.acts * (size_t)(g->batch / g->beams));
@@ -199,8 +199,7 @@ static void choose_tokens(by_generator *g, const int *counts, int width)
     }
 }
 
-/* Whether nothing happens to any but the first row of each group: a prompt is fed once, and the others take
- * it over. */
+/* Whether only the first row of each group is fed: a prompt is fed once and copied to the others. */
 static bool only_leaders(const by_generator *g)
 {
     if (g->beams == 1 || gen_has_sources(g))
@@ -211,7 +210,7 @@ static bool only_leaders(const by_generator *g)
     return true;
 }
 
-/* The pass for what the rows take, ready to run. */
+/* The pass for these tokens, compiled. */
 static by_status choose_pass(by_generator *g, int width, gen_pass **out)
 {
     const bool leaders = only_leaders(g);
@@ -280,8 +279,8 @@ by_status gen_need_logits(by_generator *g)
     return o->logits && o->fresh ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* What has to come to the host after a pass: the highest logits, and whole rows when nobody else will keep
- * them. */
+/* Copies results to the host after a pass: the highest logits, and whole rows if they would be
+ * overwritten. */
 static by_status read_pass(by_generator *g, gen_pass *p, bool whole)
 {
     const size_t rows = (size_t)p->rows, k = (size_t)p->top;
@@ -312,7 +311,7 @@ static by_status tell_watch(by_generator *g, const gen_pass *p, const int32_t *c
     return s;
 }
 
-/* A row has come to its end: keep its logits, or remember where they are. */
+/* A row has been fed completely: stores its logits, or records their place. */
 static void keep_row(by_generator *g, gen_pass *p, int b, bool whole)
 {
     gen_row *r = &g->rows[b];
@@ -330,7 +329,7 @@ static void keep_row(by_generator *g, gen_pass *p, int b, bool whole)
     r->top = (by_top_logits){o->best + row * k, o->ids + row * k, o->top, o->fresh_lse[from]};
 }
 
-/* Count what the pass is going to feed; whether rows end in it, and whether all of them do. */
+/* Counts the tokens of the pass, and whether any or all rows are completed by it. */
 static void count_ends(const by_generator *g, const int *counts, bool *any, bool *all)
 {
     *any = false, *all = true;
@@ -371,7 +370,7 @@ static by_status feed_rows(by_generator *g, const int32_t *const *tokens, const 
         BY_TRY(choose_pass(g, width, &p));
         fill_pass(g, p, tokens);
         count_ends(g, counts, &any, &all);
-        const bool whole = !g->out.top || !all; /* the next pass may take the place of these logits */
+        const bool whole = !g->out.top || !all; /* the next pass may overwrite these logits */
         BY_TRY(run_pass(g, p));
         if (any)
             BY_TRY(read_pass(g, p, whole));
@@ -381,7 +380,7 @@ static by_status feed_rows(by_generator *g, const int32_t *const *tokens, const 
     }
 }
 
-/* Rows that get a prefix stand that far before their first position meanwhile. */
+/* Rows that get a prefix temporarily have negative positions. */
 static by_status feed_prefix(by_generator *g, const int32_t *zeros, const int32_t **tokens, const int *counts)
 {
     const gen_watch watch = g->watch;

@@ -1,8 +1,8 @@
-/* generator_share.c - rows that begin alike: the tokens that several rows begin with are fed once, and the other rows take over the keys
- * and values. */
+/* generator_share.c - shared prompts: tokens common to several rows are fed once, and the other rows copy the
+ * keys and values. */
 #include "infer/generator.h"
 
-/* Rows take over from rows of their window alone (by_reorder): the most that divide the batch. */
+/* Rows can only copy rows of their window (by_reorder), the largest that divides the batch. */
 static int window_of(const by_generator *g)
 {
     int window = BY_MIN(g->batch, BY_BEAMS_MAX);
@@ -56,7 +56,7 @@ static by_status compile(by_generator *g)
     return g->share.program ? BY_OK : base_error_status();
 }
 
-/* What is known of the leader's last position is known of the row's, too. */
+/* The row shares the logits of the leader's last position. */
 static void take_logits(by_generator *g, int b)
 {
     gen_row *r = &g->rows[b];

@@ -1,6 +1,5 @@
-/* generator_sources.c - what encoder-decoders read: sources are padded to one of a few lengths, for each of
- * which there is an encoder and a set of passes; the encoder leaves keys and values of every decoder block in
- * the store. */
+/* generator_sources.c - sources of encoder-decoders. Sources are padded to one of a few lengths, each with an
+ * encoder and a set of passes; the encoder writes the keys and values of every decoder block to the store. */
 #include "infer/generator.h"
 
 bool gen_has_sources(const by_generator *g)
@@ -114,7 +113,7 @@ static by_status check_source(const by_generator *g, int i, const int32_t *token
     if (length < 1)
         return base_fail(BY_ERR_ARGUMENT, "source %d is empty", i);
     if (length > g->sources.capacity)
-        return base_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; there is room for %d", i, length,
+        return base_fail(BY_ERR_ARGUMENT, "source %d has %d tokens; the capacity is %d", i, length,
                          g->sources.capacity);
     for (int t = 0; t < length; t++)
         if (tokens[t] < 0 || tokens[t] >= vocab)
@@ -124,7 +123,7 @@ static by_status check_source(const by_generator *g, int i, const int32_t *token
     return BY_OK;
 }
 
-/* Pad the sources; a group without one gets a token to look at. */
+/* Pads the sources; a group without one gets a single token. */
 static void lay_out(by_generator *g, const int32_t *const *sources, const int *lengths)
 {
     const int length = g->now->length, pad = BY_MAX(by_model_pad(g->model), 0);
@@ -150,7 +149,7 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
             BY_TRY(check_source(g, i, sources[i], lengths[i]));
             longest = BY_MAX(longest, lengths[i]);
         }
-    int padded = padded_length(longest); /* within the context, which padding may be longer than */
+    int padded = padded_length(longest); /* within the context, which padding may exceed */
     if (by_model_is_limited(g->model))
         padded = BY_MIN(padded, by_model_context(g->model));
     BY_TRY(gen_enter_stage(g, padded, 0));
@@ -176,13 +175,12 @@ static by_status check_pictures(const by_generator *g, const by_picture_batch *x
         return base_fail(BY_ERR_ARGUMENT, "a picture of %d x %d pixels is not a whole number of patches",
                          x->height, x->width);
     if (length > g->sources.capacity)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "a picture of %d x %d pixels has %d positions; there is room for %d", x->height,
-                         x->width, length, g->sources.capacity);
+        return base_fail(BY_ERR_ARGUMENT, "a picture of %d x %d pixels has %d positions; the capacity is %d",
+                         x->height, x->width, length, g->sources.capacity);
     return BY_OK;
 }
 
-/* Groups without a picture see a black one. */
+/* Groups without a picture get a black one. */
 static by_status write_pixels(by_generator *g, const by_picture_batch *x, size_t one)
 {
     const size_t n = (size_t)(g->batch / g->beams), given = (size_t)x->count;
@@ -222,5 +220,5 @@ by_status gen_check_stage(const by_generator *g)
 {
     return g->now
                ? BY_OK
-               : base_fail(BY_ERR_ARGUMENT, "there is no source yet (by_generator_encode, by_generator_see)");
+               : base_fail(BY_ERR_ARGUMENT, "no source: call by_generator_encode or by_generator_see first");
 }

@@ -1,16 +1,17 @@
-/* generator_whole.c - generation without a cache: every step passes over the whole text once more. Tokens of some models all
- * see each other (XLNet): a new token changes what those before it are. A mask stands where the next token will be;
- * it sees the text, no token sees it, and its query stream predicts. In others (Reformer) a new token changes how the
- * text is sorted. Its last token predicts, and every text is a pass of its own, without padding. */
+/* generator_whole.c - generation without a cache: every step processes the whole text. In XLNet, all tokens
+ * see each other, so a new token changes the states of earlier ones. The position of the next token holds a
+ * mask, which sees the text but is not seen, and whose query stream predicts. In Reformer, a new token
+ * changes the sort order. The last token predicts, and every text is a separate pass without padding. */
 #include <math.h>
 
 #include "banyan/pass.h"
 #include "infer/generator.h"
 
 struct gen_whole {
-    int room;                                    /* tokens that a row of `text` has room for */
-    int32_t *text;                               /* (B, room) */
-    int32_t *tokens, *mask, *order, *pick, *row; /* of a pass: (B, T), (B), and the sequence of every row */
+    int room;      /* capacity of a row of `text` */
+    int32_t *text; /* (B, room) */
+    /* inputs of a pass: (B, T), (B), and the sequence of every row */
+    int32_t *tokens, *mask, *order, *pick, *row;
     by_passes *passes;
 };
 
@@ -51,7 +52,7 @@ size_t gen_whole_bytes(const gen_whole *w)
     return w ? by_passes_bytes(w->passes) : 0;
 }
 
-/* Rows take over the texts of others. */
+/* Copies the texts of other rows. */
 static void reorder(by_generator *g)
 {
     gen_whole *w = g->whole;
@@ -64,7 +65,7 @@ static void reorder(by_generator *g)
     }
 }
 
-/* Puts sequence b into row i of a pass of T tokens: padding, the text, the mask. */
+/* Writes sequence b to row i of a pass of T tokens: padding, text, mask. */
 static void fill_row(by_generator *g, int i, int b, int length)
 {
     gen_whole *w = g->whole;
@@ -115,7 +116,7 @@ static void keep_row(by_generator *g, int b)
         keep_top(g, b);
 }
 
-/* Tells the states of the last tokens of row b, which were fed. */
+/* Reports the states of the tokens fed to row b. */
 static by_status tell_watch(by_generator *g, by_pass *p, int b, const int32_t *tokens, int count)
 {
     by_tensor *features = by_io_output(by_pass_io(p), "features"); /* (1, T, C) */
@@ -128,7 +129,7 @@ static by_status tell_watch(by_generator *g, by_pass *p, int b, const int32_t *t
     return s;
 }
 
-/* A pass over the text of one row, whose last token predicts. The last `count` tokens are new. */
+/* A pass over the text of one row. The last `count` tokens are new. */
 static by_status run_causal(by_generator *g, int b, const int32_t *tokens, int count)
 {
     const gen_whole *w = g->whole;
@@ -196,13 +197,13 @@ static by_status feed(by_generator *g, const int32_t *const *tokens, const int *
 by_status gen_feed_whole(by_generator *g, const int32_t *const *tokens, const int *counts)
 {
     by_adapter *now = by_model_adapter(g->model);
-    by_model_use(g->model, g->adapter); /* its own, whichever the model uses now */
+    by_model_use(g->model, g->adapter); /* its own adapter, whichever the model uses now */
     by_status s = feed(g, tokens, counts);
     by_model_use(g->model, now);
     return s;
 }
 
-/* The likeliest token of every active row. */
+/* The most likely token of every active row. */
 static void take_best(const by_generator *g, const bool *active, int32_t *out)
 {
     for (int b = 0; b < g->batch; b++) {

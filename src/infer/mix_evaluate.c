@@ -1,5 +1,5 @@
-/* mix_evaluate.c - the probabilities of two models mixed over a text that is read: a neural model with an n-gram model, and the choice
- * of the share on held-out text. */
+/* mix_evaluate.c - perplexity of the mixture of a neural model and an n-gram model, and tuning of the weight
+ * on held-out text. */
 #include <math.h>
 
 #include "infer/ngram_mix.h"
@@ -18,7 +18,7 @@ static double sum_nats(const double *nats, const float *other, int64_t stride, i
     return sum;
 }
 
-/* The nats are convex in the share: search by thirds, down to a step of 1/1000. */
+/* The nats are convex in the weight: ternary search, down to a step of 1/1000. */
 double gen_best_share(const double *nats, const float *other, int64_t stride, int64_t count, double *least)
 {
     double low = 0, high = 0.999;
@@ -41,7 +41,7 @@ typedef struct reader {
     by_ngram_state state;
     bool begun;
     double nats; /* of the mixture */
-    bool keeps;  /* every token, for a choice of the weight */
+    bool keeps;  /* every token, to tune the weight */
     double *plain;
     float *other;
     int64_t tokens, room;
@@ -82,8 +82,7 @@ static by_status on_token(void *user, int32_t token, int32_t next, double nats, 
 static by_status check(const by_model *m, const by_tokenizer *t, const by_perplexity_spec *spec)
 {
     if (spec->cache.size)
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "the continuous cache and an n-gram model cannot be mixed together");
+        return base_fail(BY_ERR_UNSUPPORTED, "the continuous cache and an n-gram model cannot be combined");
     if (t && by_ngram_check_tokenizer(spec->ngram.model, t) != BY_OK)
         return base_fail_context("the n-gram model");
     return gen_ngram_check(&spec->ngram, by_model_vocab(m), false);

@@ -1,5 +1,5 @@
-/* mixture_probs.c - probabilities of values under a discretised mixture of logistics: what by_logistic_mixture learns, for
- * sampling. */
+/* mixture_probs.c - probabilities of values under a discretised mixture of logistics (by_logistic_mixture),
+ * for sampling. */
 #include <math.h>
 
 #include "banyan/pixels.h"
@@ -39,7 +39,7 @@ static double log_sum_exp(const double *x, int n)
     return most + log(sum);
 }
 
-/* The mean of a channel of component k, which depends on the values before. */
+/* The mean of a channel of component k, which depends on the previous channels. */
 static double mean_of(const float *x, int components, int k, int channels, int channel, const int32_t *before)
 {
     const float *own = x + gr_mixture_at(channel, channels) * components + k;

@@ -1,4 +1,4 @@
-/* model_plan.c - the memory and the work of a model, found by compiling its programs (see banyan/inspect.h). */
+/* model_plan.c - memory and FLOP of a model, computed by compiling its programs (see banyan/inspect.h). */
 #include "banyan/adapter.h"
 #include "banyan/inspect.h"
 #include "banyan/pass.h"
@@ -13,7 +13,7 @@ bool by_model_plans(const by_model *m, by_plan_mode mode)
     return mode == BY_PLAN_FORWARD || (task != BY_TASK_FEATURES && task != BY_TASK_ENCODER);
 }
 
-/* The loss against targets of the shape that the task has. */
+/* The loss with targets of the shape of the task. */
 static by_tensor *loss_of(const by_model *m, const by_plan_spec *s, by_graph *g, by_model_io *io)
 {
     const by_task task = by_model_task(m);
@@ -30,7 +30,7 @@ static by_tensor *loss_of(const by_model *m, const by_plan_spec *s, by_graph *g,
     return by_model_loss(m, g, io, targets, second);
 }
 
-/* A source as long as the text; when decoding, its keys and values lie in the cache. */
+/* A source as long as the text; in decoding, its keys and values are in the cache. */
 static void add_source(const by_plan_spec *s, by_graph *g, by_model_io *io)
 {
     const int64_t shape[2] = {s->batch, s->seq};
@@ -44,13 +44,13 @@ static void add_source(const by_plan_spec *s, by_graph *g, by_model_io *io)
     io->cache->source_mask = by_input(g, "source mask", BY_I32, 2, shape);
 }
 
-/* When decoding, the encoder has read the picture that is enlarged. */
+/* In decoding, the encoder has already read the input picture. */
 static void add_low(const by_model *m, const by_plan_spec *s, by_model_io *io)
 {
     by_canvas c;
     if (!io->cache || !by_model_canvas(m, &c) || !c.upscale)
         return;
-    const int tokens = c.height * c.width * c.channels; /* of a position there are tokens / positions */
+    const int tokens = c.height * c.width * c.channels; /* tokens per position */
     io->part = BY_PART_DECODER;
     io->cache->store->sources = s->batch;
     io->cache->store->source_room = io->cache->source_length = by_canvas_low(&c) / (tokens / c.positions);
@@ -116,8 +116,7 @@ by_status by_model_plan(const by_model *m, const by_plan_spec *s, by_plan *out)
         return base_fail_missing(m ? "by_plan_spec or by_plan" : "model");
     *out = (by_plan){0};
     if (s->batch < 1 || s->seq < 1)
-        return base_fail(BY_ERR_ARGUMENT, "a plan for %d rows of %d tokens is not possible", s->batch,
-                         s->seq);
+        return base_fail(BY_ERR_ARGUMENT, "invalid plan: %d rows of %d tokens", s->batch, s->seq);
     if (!by_model_plans(m, s->mode))
         return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(m),
                          s->mode == BY_PLAN_DECODE ? "does not decode" : "has no trainable head");

@@ -31,7 +31,7 @@ static by_status report(reading *r, int64_t total)
 
 /* ---- lines ------------------------------------------------------------------------------------------- */
 
-/* A line of tokens, from the beginning of a text on, without an end. */
+/* A line of tokens from the start of a text, without an end token. */
 static by_status score_tokens(reading *r, const base_lines *l, by_ngram_sum *sum)
 {
     by_ngram_state state = by_ngram_begin(r->model);
@@ -177,8 +177,7 @@ by_status by_ngram_evaluate(const by_ngram *m, const by_tokenizer *t, const char
                  .begin = base_seconds()};
     *r.sum = (by_ngram_sum){0};
     if (by_ngram_tokens(m) && (!t || by_tokenizer_vocab_size(t) != by_ngram_tokens(m)))
-        return base_fail(BY_ERR_ARGUMENT, "the model is one of %d tokens; its tokenizer is needed",
-                         by_ngram_tokens(m));
+        return base_fail(BY_ERR_ARGUMENT, "a model of %d tokens requires its tokenizer", by_ngram_tokens(m));
     by_status s = r.tokenizer && !sentence ? read_tokens(&r, files, count) : read_lines(&r, files, count);
     tok_ids_free(&r.ids);
     out->windows = r.sum->sentences;

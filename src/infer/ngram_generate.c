@@ -1,4 +1,5 @@
-/* ngram_generate.c - text from an n-gram model, by the rules and the sampler of neural models (banyan/generate.h). */
+/* ngram_generate.c - generation with an n-gram model, with the rules and the sampler of neural models
+ * (banyan/generate.h). */
 #include <math.h>
 
 #include "banyan/generate.h"
@@ -55,7 +56,7 @@ static void move(writing *w, int32_t token)
         by_ngram_score(w->model, &w->state, token, &w->state, NULL);
 }
 
-/* Room for one more token: a text has a list also when it stays empty. */
+/* Allocates one extra token, so that an empty text has a list too. */
 static by_status make_room(writing *w)
 {
     by_generation *g = w->out;
@@ -152,8 +153,7 @@ static by_status write_texts(writing *w, const int32_t *const *prompts, const in
 static by_status check(const by_generate_spec *spec)
 {
     if (spec->max_new_tokens < 1)
-        return base_fail(BY_ERR_ARGUMENT, "an n-gram model has no context to fill: say how many new tokens "
-                                          "are wanted");
+        return base_fail(BY_ERR_ARGUMENT, "an n-gram model has no context limit: max_new_tokens is required");
     if (spec->beam.width > 1 || spec->cache.size || spec->sinks)
         return base_fail(BY_ERR_UNSUPPORTED, "beams, the continuous cache and sinks are for neural models");
     return BY_OK;

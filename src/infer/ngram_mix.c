@@ -1,4 +1,4 @@
-/* ngram_mix.c - an n-gram model beside a neural one while text is generated (ngram_mix.h). */
+/* ngram_mix.c - mixing an n-gram model into generation (ngram_mix.h). */
 #include <math.h>
 
 #include "infer/ngram_mix.h"
@@ -12,9 +12,9 @@ by_status gen_ngram_check(const by_ngram_mix *mix, int vocab, bool fused)
         return base_fail(BY_ERR_ARGUMENT, "the weight of the n-gram model is %g: not %s", mix->weight,
                          fused ? "at least 0" : "between 0 and 1");
     if (!tokens)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "the n-gram model is one of words; a neural model can be mixed with one "
-                         "of its own tokens");
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "the n-gram model predicts words; mixing requires a model of the neural model's tokens");
     if (tokens > vocab)
         return base_fail(BY_ERR_ARGUMENT, "the n-gram model has %d tokens and the neural model %d", tokens,
                          vocab);
@@ -38,7 +38,7 @@ void gen_ngram_mix(const by_ngram_mix *mix, const int32_t *tokens, int count, co
     const by_ngram_state state = by_ngram_after(mix->model, tokens, count);
     const double lse = weigh(logits, vocab), weight = mix->weight;
     for (int i = by_ngram_tokens(mix->model); i < vocab; i++)
-        out[i] = -INFINITY; /* rows that no token has */
+        out[i] = -INFINITY; /* logits without a token */
     by_ngram_token_distribution(mix->model, &state, out);
     for (int i = 0; i < vocab; i++)
         out[i] = (float)log((1 - weight) * exp((double)logits[i] - lse) + weight * exp((double)out[i]));

@@ -1,11 +1,11 @@
-/* ngram_mix.h - an n-gram model beside a neural one while text is generated (by_ngram_mix in banyan/generate.h). */
+/* ngram_mix.h - mixing an n-gram model into generation (by_ngram_mix in banyan/generate.h). */
 #ifndef BY_INFER_NGRAM_MIX_H
 #define BY_INFER_NGRAM_MIX_H
 
 #include "banyan/generate.h"
 #include "infer/rules.h"
 
-/* BY_ERR_ARGUMENT for a model or a weight that is not possible. fused: in a beam search. */
+/* Returns BY_ERR_ARGUMENT for an unsuitable model or weight. fused: in a beam search. */
 by_status gen_ngram_check(const by_ngram_mix *mix, int vocab, bool fused);
 
 /* Log-probabilities of the mixture after some tokens, (vocab), from the model's logits. */

@@ -15,20 +15,20 @@ typedef struct windows {
     char *scratch; /* folder of a tokenised text, or NULL */
     int64_t count; /* tokens that take part */
     by_pass *pass;
-    by_stream *stream;      /* segments follow each other; NULL: windows are apart */
+    by_stream *stream;      /* segments are consecutive; NULL: windows are independent */
     int32_t *rows, *wanted; /* (batch, seq) */
     gen_listener listener;
-    bool each;               /* the loss of each token is read; otherwise the mean of a batch is enough */
-    int32_t *ids;            /* (batch, seq): wanted, with any token where none is */
+    bool each;               /* read the loss of each token; otherwise only the mean of a batch */
+    int32_t *ids;            /* (batch, seq): targets, with arbitrary tokens where none is wanted */
     by_tensor *token_losses; /* (batch, seq) */
-    by_tensor *features;     /* (batch, seq, C), where states are wanted */
+    by_tensor *features;     /* (batch, seq, C), if states are wanted */
     float *losses, *states;  /* of a batch: (batch, seq), (batch, seq, C) */
     by_perplexity_result *result;
 } windows;
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Tokenise text into a shard of its own, so that a text of any size needs little memory. */
+/* Tokenises text into a temporary shard, so that texts of any size need little memory. */
 static by_status open_text(windows *w, const char *const *files, int count)
 {
     w->scratch = base_dir_temporary("eval");
@@ -66,7 +66,7 @@ static by_status open_data(windows *w, const char *const *files, int count)
     return BY_OK;
 }
 
-/* The length of the text that tokens [1, count) stand for: what is predicted. End-of-text tokens are no text. */
+/* The length of the predicted text, that of tokens [1, count), without end-of-text tokens. */
 static by_status count_bytes(windows *w)
 {
     int32_t ids[4096], eos = by_tokenizer_eos(w->tokenizer);
@@ -99,10 +99,10 @@ static by_status check(windows *w)
     if (s->bins < 0 || (s->bins && (!s->bin_nats || !s->bin_tokens)))
         return base_fail_missing("place for the losses by position");
     if (by_model_task(w->model) != BY_TASK_LM)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s is no language model", by_model_class(w->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s is not a language model", by_model_class(w->model));
     if (by_model_rereads(w->model))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "%s predicts tokens in any order and has no perplexity from left to right; 'banyan "
+                         "%s predicts tokens in any order and has no left-to-right perplexity; 'banyan "
                          "train' reports the loss of its objective",
                          by_model_class(w->model));
     if (s->seq > context && !remembers)
@@ -114,7 +114,7 @@ static by_status check(windows *w)
     s->batch = s->batch > 0 ? s->batch : w->result->carried ? 1 : 8;
     if (s->stride > s->seq)
         return base_fail(BY_ERR_ARGUMENT,
-                         "a stride of %d, more than a window of %d tokens, would leave some out", s->stride,
+                         "a stride of %d exceeds the window of %d tokens and would skip some", s->stride,
                          s->seq);
     return BY_OK;
 }
@@ -130,7 +130,7 @@ static by_tensor *token_losses(by_graph *g, by_tensor *logits, by_tensor *target
     return by_sub(g, lse, by_cast(g, by_reshape(g, scores, 1, &n), BY_F32));
 }
 
-/* The loss of the batch, and of each token if somebody wants to know. */
+/* The loss of the batch, and of each token if requested. */
 static by_tensor *build_losses(void *user, by_graph *g, by_model_io *io)
 {
     windows *w = user;
@@ -146,7 +146,8 @@ static by_tensor *build_losses(void *user, by_graph *g, by_model_io *io)
 static by_batch batch_of(const windows *w)
 {
     by_batch b = by_batch_of(w->spec.batch, w->spec.seq, w->rows);
-    /* Not "targets": lists of the rows of a tail would be computed from them, and one pass serves all batches. */
+    /* Not named "targets", from which row lists of adaptive softmax tails would be derived; one pass serves
+     * all batches. */
     by_batch_put_tokens(&b, "wanted", w->wanted);
     by_batch_put_tokens(&b, "next", w->ids);
     b.stream = w->stream;
@@ -185,8 +186,8 @@ static by_status compile(windows *w)
     return w->pass && (!w->listener.states || w->states) ? BY_OK : base_error_status();
 }
 
-/* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Those that the window before has predicted do
- * not count, nor does what follows the last window. */
+/* Window i reads tokens [i * stride, i * stride + seq) and predicts their successors. Successors already
+ * predicted by the previous window are not counted. */
 static by_status fill_window(windows *w, int64_t i, int32_t *row, int32_t *wanted, int64_t *counted)
 {
     const int64_t begin = i * w->spec.stride, seq = w->spec.seq, n = BY_MIN(seq, w->count - 1 - begin);
@@ -234,7 +235,7 @@ static by_status check_loss(double loss, int64_t window)
                : base_fail(BY_ERR_NUMERIC, "the loss is %g in window %lld", loss, (long long)window);
 }
 
-/* Adds up the losses of single tokens, also by their place in the window, and tells who wants to hear of them. */
+/* Sums the losses of tokens, also by their position in the window, and calls the observer. */
 static by_status read_tokens(windows *w, int64_t first)
 {
     const by_perplexity_spec *s = &w->spec;

@@ -1,4 +1,4 @@
-/* picture_filters.c - what a model of pictures has learned about positions and patches (banyan/inspect.h). */
+/* picture_filters.c - learned positions and patch filters of an image model (banyan/inspect.h). */
 #include <math.h>
 
 #include "banyan/inspect.h"
@@ -6,7 +6,7 @@
 
 enum { SWEEPS = 200 };
 
-/* The parameter that embeds patches, (width, channels, patch, patch); -1: there is none. */
+/* The patch embedding parameter, (width, channels, patch, patch), or -1. */
 static int find_filters(const by_model *m, const by_pictures *reads)
 {
     const by_params *p = by_model_params(m);
@@ -41,7 +41,7 @@ static float *values_of(const by_params *p, int i)
 
 /* ---- positions ----------------------------------------------------------------------------------- */
 
-/* The table of positions stands beside the filters: it has a row for each token and patch. */
+/* The position table, next to the filters, with a row for each token and patch. */
 static int find_positions(const by_params *p, int filters, int64_t rows)
 {
     static const char part[] = "embeddings.";
@@ -79,7 +79,7 @@ by_status by_position_similarities(const by_model *m, float *out)
     const int rows = by_pictures_positions(&reads, reads.height, reads.width), patches = rows - reads.tokens;
     const int at = find_positions(p, filters, rows);
     if (at < 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no table of positions", by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no learned positions", by_model_class(m));
     const int64_t width = by_params_shape(p, at)[by_params_rank(p, at) - 1];
     float *table = values_of(p, at);
     if (!table)
@@ -113,7 +113,7 @@ static void covariance(const float *x, int64_t count, int n, double *out)
         }
 }
 
-/* Subtracts from v what it shares with the k components before it, and brings it to length 1. */
+/* Orthogonalises v against the k previous components and normalises it. */
 static void make_component(const float *components, int k, int n, double *v)
 {
     double length = 0;
@@ -131,7 +131,7 @@ static void make_component(const float *components, int k, int n, double *v)
         v[i] /= sqrt(length);
 }
 
-/* The strongest direction beside those that are known, by power iteration. v, next (n). */
+/* The next principal component by power iteration. v, next (n). */
 static void find_component(const double *matrix, int n, float *components, int k, double *v, double *next)
 {
     base_rng r = base_rng_make(1, (uint64_t)k);
@@ -164,7 +164,7 @@ by_status by_patch_filters(const by_model *m, int count, float *out)
     BY_TRY(read_pictures(m, &reads, &filters));
     const int n = reads.channels * reads.patch * reads.patch;
     if (count < 1 || count > n)
-        return base_fail(BY_ERR_ARGUMENT, "filters of %d numbers have no %d components", n, count);
+        return base_fail(BY_ERR_ARGUMENT, "filters of %d elements do not have %d components", n, count);
     const size_t square = (size_t)n * (size_t)n;
     float *x = values_of(by_model_params(m), filters);
     double *matrix = base_alloc_zero(square + 3 * (size_t)n, sizeof *matrix);

@@ -18,7 +18,7 @@ typedef struct reading {
     by_status (*take)(void *user, const gen_picture_pack *pack);
     void *user;
     by_prepared *prepared[SLOTS]; /* (batch) each */
-    void *values;                 /* of a batch: pixels, or ids of colours, both of 4 bytes */
+    void *values;                 /* data of a batch: pixels or colour ids, both of 4 bytes */
     size_t room;
 } reading;
 
@@ -37,7 +37,7 @@ by_processor *gen_processor_open(const by_model *m, const char *dir, const char 
     if (by_model_pictures(m, &reads))
         return by_processor_new(
             &(by_processor_spec){.channels = reads.channels, .height = reads.height, .width = reads.width});
-    base_fail(BY_ERR_FORMAT, "%s: there is no preprocessor_config.json", dir);
+    base_fail(BY_ERR_FORMAT, "%s: no preprocessor_config.json", dir);
     return NULL;
 }
 
@@ -76,7 +76,7 @@ static by_status prepare(void *user, int64_t item, int slot, int k)
 
 /* ---- batches ------------------------------------------------------------------------------------ */
 
-/* n prepared pictures of one size, one after the other. */
+/* n consecutive preprocessed pictures of one size. */
 static by_status take_run(reading *r, const by_prepared *list, int first, int n)
 {
     const by_prepared *x = &list[0];
@@ -88,7 +88,7 @@ static by_status take_run(reading *r, const by_prepared *list, int first, int n)
         return base_fail(BY_ERR_CANCELLED, "interrupted");
     if (by_model_pictures(s->model, &p) && !x->ids && p.channels != x->channels)
         return base_fail(BY_ERR_ARGUMENT,
-                         "pictures are prepared with %d channels, but a %s of this configuration reads %d",
+                         "the processor gives %d channels, but a %s of this configuration reads %d",
                          x->channels, by_model_class(s->model), p.channels);
     if (r->room < one * (size_t)n) {
         void *more = base_resize(r->values, one * (size_t)n, 4);

@@ -1,20 +1,22 @@
-/* picture_passes.h - pictures in batches, and through a model. Threads decode and prepare the next batch while the device works on
- * the present one. */
+/* picture_passes.h - batches of pictures, and running a model on them. Threads decode and preprocess the next
+ * batch while the device works on the current one. */
 #ifndef BY_INFER_PICTURE_PASSES_H
 #define BY_INFER_PICTURE_PASSES_H
 
 #include "banyan/pass.h"
 #include "banyan/picture_set.h"
 
-/* The processor of a model that was opened from `dir`, with the adapter in the folder `adapter` unless that is NULL: the first
- * preprocessor_config.json in the folder of the adapter, in `dir`, and in the model that `dir` is an adapter for. Where there is none, one
- * that resizes to the model's size. NULL on failure. */
+/* The processor of a model that was opened from `dir`, with the adapter in the folder `adapter` unless that
+ * is NULL: the first preprocessor_config.json in the folder of the adapter, in `dir`, and in the model that
+ * `dir` is an adapter for. Otherwise a default processor that resizes to the model's size. NULL on
+ * failure. */
 by_processor *gen_processor_open(const by_model *m, const char *dir, const char *adapter);
 
-/* What pictures a model reads: of patches, or as one colour of a palette for each position (channels 0, patch 1). False: it reads none. */
+/* The pictures that a model reads: as patches, or as one palette colour per position (channels 0, patch 1).
+ * Returns false if it reads none. */
 bool gen_reads_pictures(const by_model *m, by_pictures *out);
 
-/* Prepared pictures of one size, of which the first is number `first` of the call. */
+/* Preprocessed pictures of one size; the first has index `first` in the call. */
 typedef struct gen_picture_pack {
     int first, count, channels, height, width;
     const float *values; /* (count, channels, height, width), */
@@ -29,12 +31,13 @@ typedef struct gen_pictures_spec {
     void *cancel_user;
 } gen_pictures_spec;
 
-/* Reads pictures [first, first + count) of a dataset and calls `take` for each batch. Neighbours of one size share one. */
+/* Reads pictures [first, first + count) of a dataset and calls `take` for each batch of consecutive pictures
+ * of one size. */
 by_status gen_pictures_read(const gen_pictures_spec *spec, const by_picture_set *set, int64_t first,
                             int count, by_status (*take)(void *user, const gen_picture_pack *pack),
                             void *user);
 
-/* The same through a model. */
+/* The same, running a model on each batch. */
 typedef struct gen_picture_passes {
     by_passes *passes;
     by_status (*prepare)(void *user, by_batch *b); /* adds arrays to a batch before it runs; may be NULL */

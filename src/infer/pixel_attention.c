@@ -1,4 +1,4 @@
-/* pixel_attention.c - where a pixel looked (banyan/pixels.h). */
+/* pixel_attention.c - attention of a pixel (banyan/pixels.h). */
 #include "banyan/pass.h"
 #include "banyan/pixels.h"
 #include "model/model.h"
@@ -7,11 +7,11 @@ typedef struct look {
     by_model *model;
     by_canvas size;
     int pixels, per; /* of a picture; positions of a pixel: its channels, or 1 */
-    int *place;      /* (positions) of each position, by its turn, as a pixel */
+    int *place;      /* (positions) the pixel of each position, in generation order */
     by_pass *pass;
 } look;
 
-/* The pixel of every position, in the order of generation. */
+/* The pixel of every position, in generation order. */
 static by_status find_places(look *k)
 {
     const arch_family *a = k->model->arch;
@@ -40,7 +40,7 @@ static by_status run(look *k, const int32_t *tokens)
     return s;
 }
 
-/* Adds the weights of one query to the pixels that its keys know of: that of turn s is the one generated just before. */
+/* Adds the weights of one query to pixels. Key s represents the pixel generated just before it. */
 static void add_row(const look *k, const float *row, int turn, float *out)
 {
     for (int s = 1; s <= turn; s++)
@@ -52,10 +52,10 @@ static by_status read_layer(const look *k, int layer, int pixel, float *out)
     const by_tensor *t = by_io_output_at(by_pass_io(k->pass), "attention", layer);
     const int length = k->size.positions, heads = t ? (int)by_dim(t, 1) : 0;
     float *weights = t ? base_alloc_zero((size_t)by_elements(t), sizeof *weights) : NULL;
-    by_status s =
-        weights ? by_pass_read(k->pass, t, weights)
-        : t     ? BY_ERR_MEMORY
-                : base_fail(BY_ERR_UNSUPPORTED, "a %s keeps no attention weights", by_model_class(k->model));
+    by_status s = weights ? by_pass_read(k->pass, t, weights)
+                  : t     ? BY_ERR_MEMORY
+                          : base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention weights to return",
+                                      by_model_class(k->model));
     for (int h = 0; h < heads && s == BY_OK; h++)
         for (int turn = 0; turn < length; turn++)
             if (k->place[turn] == pixel)
@@ -71,9 +71,9 @@ by_status by_pixels_attention(by_model *m, const int32_t *tokens, int row, int c
     if (!m || !tokens || !out)
         return base_fail_missing(!m ? "model" : !tokens ? "picture" : "memory for the weights");
     if (!by_model_canvas(m, &k.size))
-        return base_fail(BY_ERR_ARGUMENT, "a %s is no model of pixels", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "a %s is not a pixel model", by_model_class(m));
     if (row < 0 || column < 0 || row >= k.size.height || column >= k.size.width)
-        return base_fail(BY_ERR_ARGUMENT, "there is no pixel %d,%d: pictures have %d rows of %d", row, column,
+        return base_fail(BY_ERR_ARGUMENT, "no pixel %d,%d: pictures have %d rows of %d", row, column,
                          k.size.height, k.size.width);
     by_status s = find_places(&k);
     if (s == BY_OK)

@@ -1,5 +1,5 @@
-/* pixels.c - pictures from models of pixels (banyan/pixels.h). One compiled program takes one position of a batch of
- * pictures; it runs once for each position. What the model reads there, the family derives from the picture so far. */
+/* pixels.c - generation with pixel models (banyan/pixels.h). One compiled program processes one position of a
+ * batch of pictures and runs once per position. The family derives its inputs from the picture so far. */
 #include "banyan/pixels.h"
 
 #include <math.h>
@@ -13,9 +13,9 @@ typedef struct canvas {
     const by_pixel_spec *spec;
     by_canvas size;
     int tokens, per;  /* of a picture, and of a position */
-    int batch, width; /* pictures side by side, and logits of a position */
+    int batch, width; /* pictures per batch, and logits per position */
     nn_store *store;
-    by_program *program, *encoder; /* encoder: of the pictures that are enlarged, or NULL */
+    by_program *program, *encoder; /* encoder of the input pictures, or NULL */
     int low;                       /* values of one of them */
     by_tensor *small, *token, *position, *past, *logits;
     model_derived derived[MODEL_DERIVED];
@@ -54,7 +54,7 @@ static void declare_derived(canvas *c, by_graph *g, by_model_io *io)
     }
 }
 
-/* The positions that the encoder leaves in the store. */
+/* Positions that the encoder writes to the store. */
 static int seen(const canvas *c)
 {
     return c->low / c->per;
@@ -99,7 +99,7 @@ static by_status compile(canvas *c)
 static by_status open_canvas(canvas *c, by_model *m, const by_pixel_spec *spec, int count)
 {
     if (by_model_task(m) != BY_TASK_LM || !by_model_canvas(m, &c->size))
-        return base_fail(BY_ERR_ARGUMENT, "a %s makes no pictures", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate pictures", by_model_class(m));
     BY_TRY(gen_sampling_check(&spec->sampling, c->size.values));
     c->model = m;
     c->spec = spec;
@@ -108,11 +108,11 @@ static by_status open_canvas(canvas *c, by_model *m, const by_pixel_spec *spec, 
     c->batch = BY_MIN(spec->batch > 0 ? spec->batch : 16, count);
     c->low = by_canvas_low(&c->size);
     if (!c->low != !spec->low)
-        return base_fail(BY_ERR_ARGUMENT,
-                         c->low ? "the model enlarges pictures of %d x %d pixels, and there are none"
-                                : "the model makes pictures of %d x %d pixels from nothing; it enlarges none",
-                         c->size.width / BY_MAX(c->size.upscale, 1),
-                         c->size.height / BY_MAX(c->size.upscale, 1));
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            c->low ? "the model requires input pictures of %d x %d pixels"
+                   : "the model generates pictures of %d x %d pixels and takes no input pictures",
+            c->size.width / BY_MAX(c->size.upscale, 1), c->size.height / BY_MAX(c->size.upscale, 1));
     c->store = nn_store_new(by_model_device(m), c->batch, c->size.positions);
     if (!c->store)
         return BY_ERR_MEMORY;
@@ -140,7 +140,7 @@ static void close_canvas(canvas *c)
 
 /* ---- one position ---------------------------------------------------------------------------- */
 
-/* Where the tokens of position t are in the raster. */
+/* Raster index of the tokens of position t. */
 static int place_of(const canvas *c, int t)
 {
     const arch_family *a = c->model->arch;
@@ -157,7 +157,7 @@ static by_status write_number(canvas *c, by_tensor *to, int32_t value)
 /* The logits of position t of all pictures of the batch; tokens (B, N). */
 static by_status look(canvas *c, const int32_t *tokens, int t)
 {
-    for (int b = 0; b < c->batch; b++) /* what came before: of a palette, at first the start token */
+    for (int b = 0; b < c->batch; b++) /* the previous token: with a palette, initially the start token */
         c->numbers[b] = t > 0 ? tokens[(size_t)b * (size_t)c->tokens + (size_t)place_of(c, t - 1)]
                               : by_model_source_vocab(c->model) - 1;
     BY_TRY(by_write(c->program, c->token, c->numbers, (size_t)c->batch * sizeof *c->numbers));
@@ -174,7 +174,8 @@ static by_status look(canvas *c, const int32_t *tokens, int t)
     return by_read_f32(c->program, c->logits, c->values);
 }
 
-/* Chooses token i of a position for picture number `picture`; row: its tokens, at: the place of the position. */
+/* Samples token i of a position for picture `picture`; row: its tokens, at: the raster index of the
+ * position. */
 static by_status choose(canvas *c, const float *logits, int32_t *row, int at, int i, int t, int64_t picture,
                         double *nats)
 {
@@ -208,7 +209,7 @@ static by_status make_position(canvas *c, int32_t *tokens, int t, int64_t first,
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* What the encoder says about the pictures that a batch enlarges; rows past the last one repeat the first. */
+/* Runs the encoder on the input pictures of a batch; rows past the last one repeat the first. */
 static by_status read_low(canvas *c, int64_t first, int rows)
 {
     const size_t row = (size_t)c->low * sizeof *c->spec->low;
@@ -267,7 +268,7 @@ by_status by_pixels_sample(by_model *m, const by_pixel_spec *spec, int32_t *toke
     if (!m || !spec || !tokens)
         return base_fail_missing(!m ? "model" : !spec ? "by_pixel_spec" : "memory for the tokens");
     if (count < 1)
-        return base_fail(BY_ERR_ARGUMENT, "%d pictures were asked for", count);
+        return base_fail(BY_ERR_ARGUMENT, "invalid number of pictures: %d", count);
     by_status s = open_canvas(&c, m, spec, count);
     if (s == BY_OK)
         s = check_given(&c, tokens, count);

@@ -1,4 +1,4 @@
-/* predict.c - texts through a model, and the labels of texts (banyan/predict.h). */
+/* predict.c - running a model on texts, and classification (banyan/predict.h). */
 #include "infer/predict.h"
 
 #include <math.h>
@@ -13,9 +13,7 @@ by_status gen_predict_check(const by_model *m, by_task task)
     if (has == task || (task == BY_TASK_MLM && has == BY_TASK_PRETRAIN))
         return BY_OK;
     if (has == BY_TASK_CONTRAST && task == BY_TASK_CLASSIFY)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "a %s has no labels of its own; name those that it chooses among, as in --labels "
-                         "cat,dog",
+        return base_fail(BY_ERR_ARGUMENT, "a %s has no labels of its own; give some, as in --labels cat,dog",
                          by_model_class(m));
     return base_fail(
         BY_ERR_ARGUMENT,
@@ -147,7 +145,7 @@ int gen_places_top(const float *x, int n, int k, int *places)
 
 /* ---- labels of texts ------------------------------------------------------------------------- */
 
-/* Logits of one example to what the problem calls for. */
+/* Converts the logits of one example to scores of the problem. */
 static void to_scores(const by_model *m, const float *logits, float *x)
 {
     const int labels = by_model_labels(m);
@@ -213,7 +211,7 @@ by_status by_predictor_classify_pictures(by_predictor *p, const by_picture_set *
         return base_fail_missing(!p ? "predictor" : !set ? "dataset" : "array of scores");
     if (!p->spec.processor)
         return base_fail(BY_ERR_ARGUMENT,
-                         "the predictor was made for texts: it has no processor of pictures");
+                         "the predictor was created without a processor and reads only texts");
     BY_TRY(gen_predict_check(p->model, BY_TASK_CLASSIFY));
     labelling l = {p, scores};
     return gen_pictures_run(

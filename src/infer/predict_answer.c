@@ -1,4 +1,4 @@
-/* predict_answer.c - where a text answers a question (banyan/predict.h). */
+/* predict_answer.c - extractive question answering (banyan/predict.h). */
 #include <math.h>
 
 #include "data/spans.h"

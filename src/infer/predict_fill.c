@@ -3,7 +3,7 @@
 
 typedef struct filling {
     int32_t mask;
-    int32_t *pick; /* flat places of the masks of the present batch */
+    int32_t *pick; /* flat positions of the masks in the current batch */
     int picks, room;
     int *places; /* (top) */
     by_guesses *out;
@@ -26,7 +26,7 @@ static char *with_masks(const char *text, const char *mask)
     base_buf_put(&out, "", 1);
     if (out.failed)
         base_buf_free(&out);
-    return out.data; /* the buffer's memory is the string's */
+    return out.data; /* the string takes over the buffer's memory */
 }
 
 static const char *find_mask(const by_tokenizer *t, int32_t *id)
@@ -76,7 +76,7 @@ static by_status make_room(filling *f, const data_rows *rows)
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Logits are computed at the masks alone. Their number is rounded up, so that few shapes occur. */
+/* Logits are computed only at the masks. Their number is rounded up, so that few shapes occur. */
 static by_status prepare(void *user, by_batch *b, const data_rows *rows, const int *list, int count)
 {
     (void)rows;
@@ -132,7 +132,7 @@ by_status by_predictor_fill(by_predictor *p, const char *const *texts, int count
         return base_fail_missing(!p ? "predictor" : !out ? "by_guesses" : "text");
     *out = (by_guesses){.top = top};
     if (top < 1)
-        return base_fail(BY_ERR_ARGUMENT, "%d candidates for a mask: at least 1 is needed", top);
+        return base_fail(BY_ERR_ARGUMENT, "%d candidates for a mask: expected at least 1", top);
     BY_TRY(gen_predict_check(p->model, BY_TASK_MLM));
     filling f = {.out = out};
     const char *name = find_mask(p->tokenizer, &f.mask);

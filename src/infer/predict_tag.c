@@ -3,13 +3,13 @@
 
 typedef struct tagging {
     by_tags *out;
-    size_t *at; /* by row: where its tokens go */
+    size_t *at; /* by row: index of its first token */
 } tagging;
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Whether token t of a row has a place of its own: special tokens and those that a window repeats do not.
- * `repeated` counts the tokens of the row so far. */
+/* Whether token t of a row is counted: special tokens and those repeated by a window are not. `repeated`
+ * counts the tokens of the row so far. */
 static bool counts(const data_rows *rows, const data_row *row, int t, int *repeated)
 {
     const by_offset at = rows->offsets[row->first + (size_t)t];
@@ -68,7 +68,7 @@ static by_status take(void *user, by_predictor *p, const gen_predicted *b)
 
 /* ---- entities -------------------------------------------------------------------------------- */
 
-/* A label without its B- or I-, and whether it begins an entity. "O" is none: NULL. */
+/* A label without its B- or I-, and whether it begins an entity. NULL for "O". */
 static const char *name_of(const by_model *m, int label, bool *begins)
 {
     const char *name = by_model_label_name(m, label);
@@ -81,7 +81,7 @@ static bool is_wordly(uint8_t c)
     return c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
 }
 
-/* Whether a token continues the word of the one before it, whose label then holds. */
+/* Whether a token continues the word of the previous token, whose label then applies. */
 static bool is_inside_word(const char *text, const by_tagged *before, const by_tagged *now)
 {
     return before && before->at.end == now->at.start && is_wordly((uint8_t)text[now->at.start]) &&
@@ -93,7 +93,7 @@ static size_t find_entities(const by_model *m, const char *text, const by_tagged
                             by_entity *out)
 {
     size_t count = 0;
-    int words = 0; /* of the entity that is open; 0: none is */
+    int words = 0; /* words of the open entity; 0: none */
     for (size_t i = 0; i <= n; i++) {
         const by_tagged *now = i < n ? &tokens[i] : NULL;
         by_entity *e = &out[count];

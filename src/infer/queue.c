@@ -1,9 +1,9 @@
-/* queue.c - prompts, and tokens on their way into a generator (see queue.h). */
+/* queue.c - prompts, and tokens queued for a generator (see queue.h). */
 #include "infer/queue.h"
 
 #include <limits.h>
 
-enum { SLICE = 256 }; /* tokens of a row fed between two looks at cancelled() */
+enum { SLICE = 256 }; /* tokens per row fed between two calls of cancelled() */
 
 by_status gen_queue_open(gen_queue *q, by_generator *g)
 {
@@ -49,12 +49,13 @@ by_status gen_check_prompt(const by_model *m, int row, const int32_t **tokens, i
         return base_fail(BY_ERR_ARGUMENT, "the prompt of row %d has %d tokens", row, *length);
     if (*length == 0 && (*start < 0 || *start >= vocab))
         return base_fail(BY_ERR_ARGUMENT, "the prompt is empty, and this model has no end-of-text token to "
-                                          "start from: give it at least one token");
+                                          "start from: give at least one token");
     if (*length == 0) {
         *tokens = start;
         *length = 1;
     }
-    for (int i = 0; i < *length; i++) /* all: what slides out of the context still counts for repetition */
+    for (int i = 0; i < *length;
+         i++) /* all: tokens that slide out of the context still count for repetition */
         if ((*tokens)[i] < 0 || (*tokens)[i] >= vocab)
             return base_fail(BY_ERR_ARGUMENT, "token %d (row %d, place %d) is outside the vocabulary of %d",
                              (int)(*tokens)[i], row, i, vocab);

@@ -1,4 +1,4 @@
-/* queue.h - prompts, and tokens on their way into a generator: what all ways of generating text share. */
+/* queue.h - prompts, and tokens queued for a generator, shared by sampling and beam search. */
 #ifndef BY_INFER_QUEUE_H
 #define BY_INFER_QUEUE_H
 
@@ -9,17 +9,17 @@
 typedef struct gen_queue {
     by_generator *generator;
     int rows;
-    const int32_t **next; /* (rows) in the tokens of its text */
-    int *left;            /* (rows) how many from there on */
-    int *counts;          /* (rows) how many of them now */
+    const int32_t **next; /* (rows) first queued token of its text */
+    int *left;            /* (rows) number of queued tokens */
+    int *counts;          /* (rows) number of them in the current slice */
 } gen_queue;
 by_status gen_queue_open(gen_queue *q, by_generator *g);
 void gen_queue_close(gen_queue *q);
-/* Feed what is queued, slice by slice; spec->cancelled() is asked before each. */
+/* Feeds the queued tokens in slices; spec->cancelled() is called before each. */
 by_status gen_queue_feed(gen_queue *q, const by_generate_spec *spec);
 
-/* BY_ERR_ARGUMENT for a prompt that the model cannot read. An empty one becomes the model's end-of-text token,
- * in *start. */
+/* Returns BY_ERR_ARGUMENT for an invalid prompt. An empty prompt becomes the model's end-of-text token,
+ * stored in *start. */
 by_status gen_check_prompt(const by_model *m, int row, const int32_t **tokens, int *length, int32_t *start);
 
 by_status gen_push(by_generation *out, int32_t token); /* append a token; the array doubles as it grows */

@@ -1,5 +1,5 @@
-/* rewrite.c - texts out of texts (see banyan/rewrite.h): encode, sort by length, generate in batches, decode.
- */
+/* rewrite.c - text generation by encoder-decoders (see banyan/rewrite.h): encode, sort by length, generate in
+ * batches, decode. */
 #include "infer/rewrite.h"
 
 #include <stdlib.h>
@@ -7,10 +7,10 @@
 #include "base/base.h"
 
 enum { BATCH = 32 };
-enum { MORE = 32 }; /* tokens that a text may have beyond twice its source */
-enum { FEW = 64 };  /* tokens of a source that there is room for at least */
+enum { MORE = 32 }; /* maximum tokens of a text beyond twice its source */
+enum { FEW = 64 };  /* minimum source capacity */
 
-/* A source on its way. */
+/* A source being processed. */
 typedef struct item {
     by_ids ids;
     int at; /* which of the texts */
@@ -24,16 +24,17 @@ by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewrit
         return NULL;
     }
     if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
-        base_fail(BY_ERR_ARGUMENT, "a %s does not read one text and write another", by_model_class(m));
+        base_fail(BY_ERR_ARGUMENT, "a %s is not an encoder-decoder", by_model_class(m));
         return NULL;
     }
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m)) {
-        base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, the model knows %d",
+        base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens, but the model's vocabulary has %d",
                   by_tokenizer_vocab_size(t), by_model_source_vocab(m));
         return NULL;
     }
     if (by_tokenizer_target_vocab_size(t) > by_model_vocab(m)) {
-        base_fail(BY_ERR_ARGUMENT, "the tokenizer has %d tokens for the target, the model knows %d",
+        base_fail(BY_ERR_ARGUMENT,
+                  "the tokenizer has %d target tokens, but the model's target vocabulary has %d",
                   by_tokenizer_target_vocab_size(t), by_model_vocab(m));
         return NULL;
     }
@@ -81,7 +82,7 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t\r\n")] == '\0';
 }
 
-/* A source ends with the end-of-text token, whether or not the tokenizer puts one there. */
+/* Appends the end-of-text token unless the tokenizer does. */
 static by_status encode(const by_rewriter *r, const char *text, item *out)
 {
     const int own = by_tokenizer_source_eos(r->tokenizer), limit = by_rewriter_most(r);
@@ -99,7 +100,7 @@ static by_status encode(const by_rewriter *r, const char *text, item *out)
     if (out->cut)
         length = limit - 1;
     if (s == BY_OK && out->cut && !r->spec.truncate && limit != r->spec.max_source)
-        s = base_fail(BY_ERR_ARGUMENT, "text %d has %d tokens, more than the %d this model reads",
+        s = base_fail(BY_ERR_ARGUMENT, "text %d has %d tokens; the limit of this model is %d",
                       r->done + out->at + 1, count, limit);
     out->ids.data = s == BY_OK ? base_alloc_zero((size_t)length + 1, sizeof *out->ids.data) : NULL;
     if (s == BY_OK && !out->ids.data)
@@ -119,7 +120,8 @@ static int gen_length(const void *a, const void *b)
     const item *x = a, *y = b;
     if (x->ids.count != y->ids.count)
         return x->ids.count < y->ids.count ? 1
-                                           : -1; /* the longest first: what memory it takes shows at once */
+                                           /* the longest first, so that the maximum memory is used at once */
+                                           : -1;
     return x->at - y->at;
 }
 
@@ -150,7 +152,7 @@ by_status gen_rewriter_room(by_rewriter *r, int count, int source, int capacity)
     return r->generator ? BY_OK : base_error_status();
 }
 
-/* The same for texts, of which the longest has this many tokens. */
+/* The same for texts with this maximum number of tokens. */
 static by_status need_room(by_rewriter *r, int count, int longest)
 {
     const int source = by_model_is_limited(r->model)
@@ -159,7 +161,8 @@ static by_status need_room(by_rewriter *r, int count, int longest)
     return gen_rewriter_room(r, count, source, gen_rewriter_tokens(r, source));
 }
 
-/* The special token before a text ([CLS], <s>) is written after the decoder's first one, and belongs to no text. */
+/* The special token before a text ([CLS], <s>) follows the decoder's start token and is not part of the
+ * text. */
 by_status gen_rewriter_take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
 {
     const int32_t first = by_tokenizer_special(r->tokenizer, BY_SPECIAL_FIRST);

@@ -1,4 +1,4 @@
-/* rewrite_defaults.c - what a model directory says about generating (see banyan/rewrite.h). */
+/* rewrite_defaults.c - generation settings of a model directory (see banyan/rewrite.h). */
 #include "banyan/rewrite.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -6,7 +6,7 @@
 
 enum { USUAL_SOURCE = 1024, MOST_SOURCE = 1 << 20 };
 
-/* Settings come from up to three places; what is said later counts. */
+/* Settings come from up to three places; later ones override earlier ones. */
 static by_status read_beam(const cJSON *json, by_beam *b)
 {
     int64_t beams, returned;
@@ -25,7 +25,7 @@ static by_status read_beam(const cJSON *json, by_beam *b)
     return BY_OK;
 }
 
-/* No time at all still gives the first token. */
+/* A time of 0 still gives the first token. */
 static by_status read_time(const cJSON *json, double *out)
 {
     double time;
@@ -60,7 +60,7 @@ static by_status read_lengths(const cJSON *json, by_rewrite_defaults *d)
     return BY_OK;
 }
 
-/* A draw, as the reference makes it: its temperature is 1 and its top_k 50 unless the file says otherwise. */
+/* Sampling defaults of the reference: temperature 1 and top_k 50. */
 static by_status read_draw(const cJSON *json, by_rewrite_defaults *d)
 {
     by_sampling *s = &d->generate.sampling;
@@ -98,7 +98,7 @@ static bool is_id(const cJSON *v)
     return cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < INT32_MAX;
 }
 
-/* A token id or a list of them under a key: how many, and the ids in *out unless there are none. */
+/* Reads a token id or a list of them: returns the number, and the ids in *out unless there are none. */
 static by_status read_ids(const cJSON *json, const char *key, int vocab, int32_t **out, int *count)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key), *id;
@@ -115,7 +115,7 @@ static by_status read_ids(const cJSON *json, const char *key, int vocab, int32_t
             base_free(ids);
             return base_fail(BY_ERR_FORMAT, "%s is not a token id or a list of them", key);
         }
-        if (is_id(id) && id->valuedouble < vocab) /* a negative id names no token */
+        if (is_id(id) && id->valuedouble < vocab) /* a negative id means no token */
             ids[i++] = (int32_t)id->valuedouble;
     }
     base_free(*out);
@@ -124,7 +124,7 @@ static by_status read_ids(const cJSON *json, const char *key, int vocab, int32_t
     return BY_OK;
 }
 
-/* The tokens that end a text take the place of the model's own. */
+/* The stop tokens replace the model's own. */
 static by_status read_stops(const cJSON *json, by_rewrite_defaults *d)
 {
     int count = -1;
@@ -147,7 +147,7 @@ static void free_strings(by_rewrite_defaults *d)
     d->generate.stop_string_count = 0;
 }
 
-/* "suppress_tokens" never come, "begin_suppress_tokens" not as the first. */
+/* "suppress_tokens" are never generated, "begin_suppress_tokens" not as the first token. */
 static by_status read_suppressed(const cJSON *json, by_rewrite_defaults *d)
 {
     by_sampling *s = &d->generate.sampling;
@@ -158,7 +158,7 @@ static by_status read_suppressed(const cJSON *json, by_rewrite_defaults *d)
     return BY_OK;
 }
 
-/* The first token of a decoder; the reference takes bos_token_id where there is no decoder_start_token_id. */
+/* The decoder start token; the reference falls back to bos_token_id. */
 static by_status read_start(const cJSON *json, by_rewrite_defaults *d)
 {
     int64_t start;
@@ -192,8 +192,7 @@ static by_status read_stop_strings(const cJSON *json, by_rewrite_defaults *d)
     return BY_OK;
 }
 
-/* The place of a run of tokens among the biases, a new one unless it is there: the last bias of a run counts.
- */
+/* Finds or appends the bias of a token sequence; the last bias of a sequence applies. */
 static by_bias *place_bias(by_sampling *s, by_bias *all, const int32_t *tokens, int count)
 {
     for (int i = 0; i < s->bias_count; i++)
@@ -342,8 +341,8 @@ static bool is_end(const by_model *m, const by_generate_spec *g, int32_t token)
     return end;
 }
 
-/* When all are read: those of draws have no effect without do_sample, and tokens that end a text are not
- * banned. */
+/* Called when all settings are read: sampling settings have no effect without do_sample, and stop tokens are
+ * not banned. */
 static void settings_finish(const by_model *m, by_rewrite_defaults *d)
 {
     by_sampling *s = &d->generate.sampling;
@@ -370,7 +369,7 @@ static by_status read_task(const cJSON *config, const char *task, by_rewrite_def
     {
         base_buf_printf(&known, "%s%s", known.size ? ", " : "", item->string);
     }
-    by_status s = base_fail(BY_ERR_ARGUMENT, "the model says nothing about \"%s\"; it knows: %s", task,
+    by_status s = base_fail(BY_ERR_ARGUMENT, "the model has no settings for \"%s\"; available: %s", task,
                             known.size ? known.data : "no tasks by name");
     base_buf_free(&known);
     return s;
@@ -397,7 +396,7 @@ static by_status read_file(const char *dir, const char *name, part wanted, const
     return s;
 }
 
-/* Tokenizers that know no limit have 1e30 there. */
+/* Tokenizers without a limit have 1e30 here. */
 static by_status read_longest(const char *dir, int *out)
 {
     char *path = base_path_join(dir, "tokenizer_config.json");
@@ -442,7 +441,7 @@ by_status by_rewrite_defaults_load(const by_model *m, const char *dir, const cha
     if (by_model_task(m) == BY_TASK_SEQ2SEQ)
         BY_TRY(read_file(dir, "generation_config.json", PART_START, NULL, out));
     if (own && by_model_eos(m) >= 0)
-        out->generate.ignore_eos = true; /* a file that names no end has none */
+        out->generate.ignore_eos = true; /* a file without an end token has none */
     if (task)
         BY_TRY(read_file(dir, "config.json", PART_TASK, task, out));
     settings_finish(m, out);
@@ -455,8 +454,7 @@ static by_status read_strictly(const by_model *m, const cJSON *json, by_rewrite_
     cJSON_ArrayForEach(item, json)
     {
         if (!item->string || gen_generation_key_kind(item->string) == GEN_KEY_UNKNOWN)
-            return base_fail(BY_ERR_UNSUPPORTED, "the setting %s is not known",
-                             item->string ? item->string : "");
+            return base_fail(BY_ERR_UNSUPPORTED, "unknown setting %s", item->string ? item->string : "");
     }
     BY_TRY(settings_read(json, d));
     if (by_model_task(m) == BY_TASK_SEQ2SEQ && cJSON_HasObjectItem(json, "decoder_start_token_id"))
@@ -477,7 +475,7 @@ by_status by_rewrite_defaults_read(const by_model *m, const char *json, by_rewri
     if (!parsed)
         return base_error_status();
     by_status s = cJSON_IsObject(parsed) ? read_strictly(m, parsed, d)
-                                         : base_fail(BY_ERR_FORMAT, "the settings are no JSON object");
+                                         : base_fail(BY_ERR_FORMAT, "the settings are not a JSON object");
     cJSON_Delete(parsed);
     return s;
 }

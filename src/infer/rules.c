@@ -45,7 +45,7 @@ void gen_rule_no_repeat(gen_scores *x, const int32_t *there, int there_count, co
 {
     if (count < n - 1)
         return;
-    const int32_t *end = tokens + count - (n - 1); /* the run being completed, n - 1 tokens long */
+    const int32_t *end = tokens + count - (n - 1); /* the n-gram being completed, n - 1 tokens long */
     for (int i = 0; i + n <= there_count; i++)
         if (memcmp(there + i, end, sizeof *tokens * (size_t)(n - 1)) == 0)
             rule_out(x, there[i + n - 1]);
@@ -57,7 +57,7 @@ void gen_rule_ban(gen_scores *x, const int32_t *tokens, int count)
         rule_out(x, tokens[i]);
 }
 
-/* Whether all tokens of a run but its last have just come. */
+/* Whether the text ends with all tokens of a sequence except its last. */
 static bool has_begun(const int32_t *run, int length, const int32_t *tokens, int count)
 {
     const int begun = length - 1;
@@ -95,7 +95,7 @@ void gen_rule_only(gen_scores *x, int32_t token, bool own_score)
 {
     const float *old = gen_score_of(x, token);
     const float score = !own_score ? 0 : old ? *old : -INFINITY;
-    if (x->id) { /* it need not be listed */
+    if (x->id) { /* it may be missing from the list */
         x->count = 1;
         x->id[0] = token;
         x->value[0] = score;
@@ -113,7 +113,7 @@ static int fresh_of(const gen_sample_at *at)
     return at->count - at->prompt;
 }
 
-/* Whether the spec asks for a rule at all, and whether it has work to do at a step. */
+/* Whether a rule is enabled by the spec, and whether it applies at a step. */
 #define SET(name)    static bool name##_set(const by_sampling *spec)
 #define WANTED(name) static bool name##_wanted(const by_sampling *spec, const gen_sample_at *at)
 #define APPLY(name) \
@@ -421,7 +421,7 @@ APPLY(eta)
     gen_sample_eta(s, x->value, spec->eta_cutoff);
 }
 
-/* Can a rule make a token likelier? Then the highest logits of the model are not enough. */
+/* Whether a rule can raise a token's score, so that the highest logits of the model are not enough. */
 static bool bias_raises(const by_sampling *spec)
 {
     for (int i = 0; i < spec->bias_count; i++)
@@ -460,7 +460,7 @@ static bool decay_raises(const by_sampling *spec)
     return spec->decay > 1;
 }
 
-/* ALWAYS: at every step of a text that asks for it. */
+/* ALWAYS: at every step if enabled. */
 #define ALWAYS(name, text)                         \
     {                                              \
         text, name##_set, NULL, name##_apply, NULL \
@@ -546,7 +546,7 @@ by_status gen_fail_no_token(const by_sampling *spec)
         if (gen_constraints[i].set(spec))
             n += base_format(names + n, sizeof names - (size_t)n, "%s%s", n ? ", " : "",
                              gen_constraints[i].name);
-    return base_fail(BY_ERR_NUMERIC, "no token is left: the constraints rule all of them out (%s)", names);
+    return base_fail(BY_ERR_NUMERIC, "no token is left: the constraints ban all of them (%s)", names);
 }
 
 void gen_constrain(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, gen_scores *x,
@@ -582,7 +582,7 @@ static double log_weight(const gen_scores *x)
     return top + log(sum);
 }
 
-/* The score of a candidate now. */
+/* The current score of a candidate. */
 static float score_now(const gen_scores *x, int32_t token)
 {
     float now = x->id ? -INFINITY : x->value[token];

@@ -1,4 +1,4 @@
-/* rules_check.c - whether a by_sampling makes sense (see rules.h). */
+/* rules_check.c - validation of a by_sampling (see rules.h). */
 #include <math.h>
 
 #include "infer/rules.h"

@@ -1,6 +1,5 @@
-/* sample.c - filters and draws (see sample.h). Nothing here sorts a vocabulary: top-k keeps a heap
- * of k logits, and the filters that collect probability mass select it in linear expected time. Top-h alone
- * sorts. */
+/* sample.c - filters and sampling (see sample.h). No filter except top-h sorts the vocabulary: top-k keeps a
+ * heap of k logits, and filters by probability mass select in expected linear time. */
 #include "infer/sample.h"
 
 #include <math.h>
@@ -30,7 +29,7 @@ void gen_sampler_close(gen_sampler *s)
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
-enum { LANES = 32 }; /* of loops that compilers turn into vector instructions */
+enum { LANES = 32 }; /* for loops that compilers vectorise */
 
 /* NaN is passed over. */
 static float highest(const gen_sampler *s, const float *row)
@@ -49,7 +48,7 @@ static float highest(const gen_sampler *s, const float *row)
     return top;
 }
 
-/* The first NaN or +infinity; -1: there is none. */
+/* The first NaN or +infinity, or -1. */
 static int first_invalid(const gen_sampler *s, const float *row)
 {
     int i = 0;
@@ -72,8 +71,8 @@ static void drop_below(const gen_sampler *s, float *row, float least)
         row[i] = row[i] < least ? -INFINITY : row[i];
 }
 
-/* The tokens not ruled out, in order of their ids: key -logit, weight e^(logit - highest). Gives their number
- * and total weight. */
+/* The remaining tokens in order of id: key -logit, weight e^(logit - highest). Returns their number and total
+ * weight. */
 static int collect(gen_sampler *s, const float *row, double *total)
 {
     float top = highest(s, row);
@@ -88,7 +87,7 @@ static int collect(gen_sampler *s, const float *row, double *total)
     return n;
 }
 
-/* A strict order without equals, so that what is selected does not depend on where the items lie. */
+/* A strict total order, so that the selection does not depend on the order of the items. */
 static bool before(const sample_item *a, const sample_item *b)
 {
     return a->key < b->key || (a->key == b->key && a->id < b->id);
@@ -101,8 +100,8 @@ static void swap(sample_item *a, sample_item *b)
     *b = t;
 }
 
-/* Order items [low, high) around one of them, the middle one of three. Returns its place; *weight is that of
- * the items before it. */
+/* Partitions items [low, high) around the median of three. Returns its index; *weight is that of the items
+ * before it. */
 static int partition(sample_item *items, int low, int high, double *weight)
 {
     sample_item *a = &items[low], *b = &items[low + (high - low) / 2], *c = &items[high - 1];
@@ -121,12 +120,12 @@ static int partition(sample_item *items, int low, int high, double *weight)
     return place;
 }
 
-/* Move to the front the fewest items, in rising order of their keys, whose weights reach `mass`: at least
- * one, all when it is out of reach. Returns how many; they are not sorted. */
+/* Moves to the front the smallest set of items with the lowest keys whose weights reach `mass`: at least one,
+ * or all if it cannot be reached. Returns their number; they are not sorted. */
 static int select_mass(sample_item *items, int count, double mass)
 {
     int low = 0,
-        high = count; /* items before low are in and weigh less than mass, those from high on are out */
+        high = count; /* items before low are selected and weigh less than mass, items from high on are not */
     double weight = 0;
     while (high - low > 1) {
         double more;
@@ -143,7 +142,7 @@ static int select_mass(sample_item *items, int count, double mass)
     return BY_MAX(high, 1);
 }
 
-/* The highest logit becomes 0 first, so that the smallest temperature overflows nowhere but downwards. */
+/* Subtracts the highest logit first, so that a tiny temperature cannot overflow upwards. */
 void gen_sample_temperature(gen_sampler *s, float *row, double temperature)
 {
     float top = highest(s, row);
@@ -151,7 +150,7 @@ void gen_sample_temperature(gen_sampler *s, float *row, double temperature)
         row[i] = (float)(((double)row[i] - (double)top) / temperature);
 }
 
-/* Put a value in the place of a heap's root, the smallest one, and restore the order. */
+/* Replaces the root of a min-heap and restores the order. */
 static void heap_replace(sample_item *heap, int n, float value)
 {
     int i = 0;
@@ -195,8 +194,8 @@ void gen_sample_min_p(gen_sampler *s, float *row, double p)
         drop_below(s, row, (float)((double)highest(s, row) + log(p)));
 }
 
-/* Locally typical sampling (Meister et al. 2023): a token's key is how far its information content lies from
- * the expected one. */
+/* Locally typical sampling (Meister et al. 2023): the key is the distance of a token's information content
+ * from the entropy. */
 void gen_sample_typical(gen_sampler *s, float *row, double p)
 {
     double total, entropy = 0;
@@ -217,7 +216,7 @@ void gen_sample_typical(gen_sampler *s, float *row, double p)
             row[s->items[i].id] = -INFINITY;
 }
 
-/* Rule out what is less likely than this, but for the likeliest. */
+/* Bans tokens below this probability, except the most likely. */
 static void drop_unlikely(gen_sampler *s, float *row, double total, double least)
 {
     const float top = highest(s, row);
@@ -287,10 +286,11 @@ int32_t gen_sample_argmax(const gen_sampler *s, const float *row)
 
 #define LEAST_EXPONENT (-88.0f) /* e^x is 0 there: below the least normal number */
 
-/* e^x for LEAST_EXPONENT <= x <= 0, within 3e-7 of its value. x = n ln 2 + r, and e^r is scaled by 2^n. Without branches, for vectors. */
+/* e^x for LEAST_EXPONENT <= x <= 0, within 3e-7 of its value. x = n ln 2 + r, and e^r is scaled by 2^n.
+ * Without branches, for vectors. */
 static inline float exp_below_zero(float x)
 {
-    const float shift = 12582912; /* 1.5 2^23: what is added to it loses its fraction */
+    const float shift = 12582912; /* 1.5 2^23: adding it rounds to an integer */
     const float n = (x * 1.44269504f + shift) - shift, r = x - n * 0.693359375f - n * -2.12194440e-4f;
     const float p =
         1 + r * (1 + r * (1.0f / 2 + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
@@ -316,11 +316,11 @@ static void weigh(const float *restrict row, int count, float top, float *restri
         weight[k] = exp_below_zero(near[k]);
 }
 
-/* Weights are summed in blocks, so that only one block is looked through for the token. */
+/* Weights are summed in blocks, so that only one block is searched for the token. */
 static double sum_block(const float *row, int count, float top)
 {
     float weight[LANES];
-    double a = 0, b = 0, c = 0, d = 0; /* four sums, as an addition waits for the one before */
+    double a = 0, b = 0, c = 0, d = 0; /* four sums, to hide the latency of additions */
     for (int i = 0; i < count; i += LANES) {
         weigh(row + i, count - i, top, weight);
         for (int k = 0; k < LANES; k += 4) {
@@ -333,7 +333,8 @@ static double sum_block(const float *row, int count, float top)
     return a + b + (c + d);
 }
 
-/* Where the sum of the weights of a block passes `rest`; where rounding keeps it below, the last token with a weight. */
+/* The index where the sum of the weights of a block passes `rest`, or the last token with a weight if
+ * rounding keeps it below. */
 static int find_in_block(const float *row, int count, float top, double rest)
 {
     float weight[LANES];
@@ -359,7 +360,7 @@ int32_t gen_sample_draw(gen_sampler *s, const float *row, double u)
         const int at = b * SAMPLE_BLOCK;
         s->sums[b] = sum_block(row + at, BY_MIN(SAMPLE_BLOCK, s->vocab - at), top);
         total += s->sums[b];
-        last = s->sums[b] > 0 ? b : last; /* where rounding ends, should no block reach the rest */
+        last = s->sums[b] > 0 ? b : last; /* fallback if rounding keeps all blocks below the rest */
     }
     double rest = u * total;
     for (; block < last && s->sums[block] <= rest; block++)
@@ -368,25 +369,24 @@ int32_t gen_sample_draw(gen_sampler *s, const float *row, double u)
     return at + find_in_block(row + at, BY_MIN(SAMPLE_BLOCK, s->vocab - at), top, rest);
 }
 
-/* Log of the sum of e^logit, unless out is NULL, after a look at every logit unless any will do. */
+/* Computes log-sum-exp unless out is NULL, and checks every logit unless any value is allowed. */
 static by_status log_sum(const gen_sampler *s, const float *row, bool any, double *out)
 {
     const float top = highest(s, row);
     const int bad = any ? -1 : first_invalid(s, row);
     double sum = 0;
     if (bad >= 0)
-        return base_fail(BY_ERR_NUMERIC, "the model gives %f as the logit of token %d", (double)row[bad],
-                         bad);
+        return base_fail(BY_ERR_NUMERIC, "the logit %f of token %d is not finite", (double)row[bad], bad);
     for (int i = 0; out && i < s->vocab; i++)
         sum += (double)expf(row[i] - top);
     if (!any && top == -INFINITY)
-        return base_fail(BY_ERR_NUMERIC, "the model rules every token out");
+        return base_fail(BY_ERR_NUMERIC, "all logits are -infinity");
     if (out)
         *out = (double)top + log(sum);
     return BY_OK;
 }
 
-/* Follow the tokens that are likeliest under the model. */
+/* Tracks the most likely tokens under the model. */
 static void track_likeliest(gen_tracking *t, const gen_sampler *s, const float *logits, double lse)
 {
     enum { SHOWN = 8 };
@@ -406,7 +406,7 @@ static void track_likeliest(gen_tracking *t, const gen_sampler *s, const float *
         gen_track_add(t, best[i], logits[best[i]], (float)exp((double)logits[best[i]] - lse));
 }
 
-/* What has become of the candidates; the chosen one is added when it was not among them. */
+/* Sets the fates of the candidates; adds the chosen one if it is not among them. */
 static void explain(gen_tracking *t, const gen_sampler *s, const float *logits, double lse, int32_t token,
                     by_explanation *why)
 {

@@ -1,4 +1,4 @@
-/* sample.h - from a row of logits to a token: the filters, the draw, and the whole of it in order. */
+/* sample.h - choosing a token from a row of logits: filters, sampling, and both in order. */
 #ifndef BY_INFER_SAMPLE_H
 #define BY_INFER_SAMPLE_H
 
@@ -6,7 +6,7 @@
 
 /* ---- filters: rows (V), changed in place ----------------------------------------------------- */
 
-/* Distances to the highest logit are divided by it (> 0). */
+/* Divides the distances to the highest logit by it (> 0). */
 void gen_sample_temperature(gen_sampler *s, float *row, double temperature);
 /* The filters leave at least one token. Equal logits stay or go together in top-k and typical; top-p takes
  * the first of them. */
@@ -24,10 +24,10 @@ int32_t gen_sample_argmax(const gen_sampler *s, const float *row); /* the first 
 int32_t gen_sample_draw(gen_sampler *s, const float *row,
                         double u); /* softmax(row), inverted at u in [0, 1) */
 
-/* Apply everything the spec asks for and choose. logits stay as they are. logprob, which may be NULL: of the token, under the
- * logits as given. NaN or +infinity among the logits, or nothing left to draw from, is BY_ERR_NUMERIC;
- * greedy, token 0 comes where none is left, the first of equals, as in the reference. When `why` is not NULL
- * it receives the candidates, the choice and what it was made from. */
+/* Applies the spec and chooses a token. logits are unchanged. logprob, which may be NULL, receives the
+ * log-probability under the given logits. NaN or +infinity among the logits, or no token left to sample, is
+ * BY_ERR_NUMERIC; greedy decoding then returns token 0, as the reference does. `why`, unless NULL, receives
+ * an explanation. */
 by_status gen_sample(gen_sampler *s, const by_sampling *spec, const gen_sample_at *at, const float *logits,
                      int32_t *token, float *logprob, by_explanation *why);
 

@@ -1,10 +1,10 @@
-/* sequences.c - sequences that come and go while others are generated (see banyan/generate.h). A sequence has
- * the row of its number; what of its text is not in the cache yet is fed by the next steps. */
+/* sequences.c - continuous batching (see banyan/generate.h). A sequence has the row of its number; the part
+ * of its text that is not in the cache is fed by the next steps. */
 #include "infer/generator.h"
 #include "infer/queue.h"
 #include "infer/sample.h"
 
-enum { SLICE = 256 }; /* tokens of a prompt in one step */
+enum { SLICE = 256 }; /* maximum tokens of a prompt per step */
 
 typedef struct sequence {
     by_generation text; /* tokens NULL: there is none */
@@ -41,14 +41,14 @@ void gen_drop_sequences(by_generator *g)
     g->sequences = NULL;
 }
 
-/* Room for sequences; whatever rows held is forgotten. */
+/* Allocates sequences; the contents of rows are discarded. */
 static by_status make_sequences(by_generator *g)
 {
     const size_t rows = (size_t)g->batch;
     if (g->sequences)
         return BY_OK;
     if (gen_has_sources(g) || g->beams > 1)
-        return base_fail(BY_ERR_UNSUPPORTED, "sequences come and go in decoders without beams alone");
+        return base_fail(BY_ERR_UNSUPPORTED, "sequences are only for decoders without beams");
     struct gen_sequences *s = g->sequences = base_alloc_zero(1, sizeof *s);
     if (!s)
         return BY_ERR_MEMORY;
@@ -72,14 +72,14 @@ static sequence *find(const by_generator *g, int row)
 
 static by_status fail_unknown(const by_generator *g, int row)
 {
-    return g ? base_fail(BY_ERR_ARGUMENT, "there is no sequence %d", row) : base_fail_missing("generator");
+    return g ? base_fail(BY_ERR_ARGUMENT, "no sequence %d", row) : base_fail_missing("generator");
 }
 
-/* Whether a text of `count` tokens leaves room for what is wanted. The last token chosen is never fed. */
+/* Checks that a text of `count` tokens leaves room for the new tokens. The last token is never fed. */
 static by_status check_room(const by_generator *g, int count, int wanted)
 {
     if (count > g->capacity || BY_MAX(wanted, 1) - 1 > g->capacity - count)
-        return base_fail(BY_ERR_ARGUMENT, "%d new tokens after %d do not fit: there is room for %d",
+        return base_fail(BY_ERR_ARGUMENT, "%d new tokens after %d exceed the capacity of %d",
                          BY_MAX(wanted, 1), count, g->capacity);
     return BY_OK;
 }
@@ -107,7 +107,7 @@ by_status by_generator_add(by_generator *g, const int32_t *prompt, int length, c
     while (row < g->batch && find(g, row))
         row++;
     if (row == g->batch)
-        return base_fail(BY_ERR_ARGUMENT, "all %d rows have a sequence", g->batch);
+        return base_fail(BY_ERR_ARGUMENT, "all %d rows are in use", g->batch);
     if (spec->max_new_tokens < 0 || spec->stop_count < 0 || spec->sample < 0)
         return base_fail(BY_ERR_ARGUMENT, "max_new_tokens, stop_count and sample cannot be negative");
     BY_TRY(gen_sampling_check(&spec->sampling, g->vocab));
@@ -163,7 +163,7 @@ int by_generator_room(const by_generator *g)
     return rows * g->capacity;
 }
 
-/* Choose the next token of a sequence all of whose tokens are fed. */
+/* Chooses the next token of a sequence that is fed completely. */
 static by_status choose(by_generator *g, int row, by_sequence_token *out)
 {
     sequence *s = &g->sequences->rows[row];

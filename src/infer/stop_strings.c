@@ -18,7 +18,7 @@ by_status gen_stop_strings_end(const by_generate_spec *spec, const int32_t *toke
         longest = BY_MAX(longest, strlen(spec->stop_strings[i]));
     if (longest == 0 || count < 1)
         return BY_OK;
-    /* a token is a byte at least; the one before them shows decoders that the text does not begin here */
+    /* a token has at least one byte; one extra token tells decoders that the text does not begin here */
     const size_t window = BY_MIN((size_t)count, longest + 1);
     const int32_t *from = tokens + count - window;
     base_buf before = {0}, text = {0};

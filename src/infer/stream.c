@@ -1,10 +1,10 @@
-/* stream.c - tokens to text as they come (see stream.h). */
+/* stream.c - incremental decoding of tokens (see stream.h). */
 #include "infer/stream.h"
 
 #include "text/utf8.h"
 
-/* Where the first stop string begins among the bytes not taken yet; raw.size when there is none. It cannot
- * begin earlier: whatever could be its beginning was held back. */
+/* The start of the first stop string among the bytes not taken yet, or raw.size. It cannot start earlier,
+ * because possible beginnings were held back. */
 static size_t find_stop(const gen_stream *s)
 {
     size_t first = s->raw.size;
@@ -18,7 +18,7 @@ static size_t find_stop(const gen_stream *s)
     return first;
 }
 
-/* Bytes at the end that may be the beginning of a stop string. */
+/* Bytes at the end that may begin a stop string. */
 static size_t count_held(const gen_stream *s)
 {
     size_t most = 0;
@@ -31,7 +31,7 @@ static size_t count_held(const gen_stream *s)
     return most;
 }
 
-/* Tokens that begin before what has been taken belong to the text. */
+/* Tokens that begin before the end of the taken bytes belong to the text. */
 static void count_tokens(gen_stream *s)
 {
     const size_t *starts = (const size_t *)(const void *)s->starts.data, n = s->starts.size / sizeof *starts;
@@ -44,7 +44,7 @@ static void count_tokens(gen_stream *s)
         memmove(s->starts.data, s->starts.data + taken * sizeof *starts, s->starts.size);
 }
 
-/* Move raw bytes up to `end` into text, character by character. */
+/* Moves raw bytes up to `end` into text, character by character. */
 static by_status take(gen_stream *s, size_t end)
 {
     uint32_t point = 0;
@@ -62,7 +62,7 @@ static by_status take(gen_stream *s, size_t end)
                                               : BY_OK;
 }
 
-/* What came last may hold a stop string; what cannot become one, nor part of a character, is text. */
+/* The new bytes may contain a stop string; bytes that cannot be part of one or of a character become text. */
 static by_status look(gen_stream *s)
 {
     size_t stop = find_stop(s);

@@ -1,4 +1,4 @@
-/* stream.h - tokens to text as they come: whole characters only, and nothing from a stop string on. */
+/* stream.h - incremental decoding: only whole characters, and nothing from a stop string on. */
 #ifndef BY_INFER_STREAM_H
 #define BY_INFER_STREAM_H
 
@@ -8,22 +8,21 @@ typedef struct gen_stream {
     /* set by the caller, borrowed */
     const by_tokenizer *tokenizer;
     const char *const
-        *stops; /* strings that end the text, however they are cut into tokens; empty ones never match */
+        *stops; /* strings that end the text, regardless of token boundaries; empty strings never match */
     int stop_count;
     /* for the caller to read */
-    base_buf text; /* what may be shown: valid UTF-8, where bytes that cannot be text are U+FFFD */
-    bool stopped;  /* a stop string came; text ends before it */
-    int tokens;    /* that text is made of, without those that lie wholly in a stop string */
+    base_buf text; /* finished text: valid UTF-8, with U+FFFD for invalid bytes */
+    bool stopped;  /* a stop string was found; text ends before it */
+    int tokens;    /* tokens of text, without those entirely inside a stop string */
     /* the module's */
     tok_decoding *decoding;
     base_buf raw;    /* every byte decoded */
     base_buf starts; /* size_t: bytes of it before each token that is not in text yet */
-    size_t
-        taken; /* bytes of it that are in text; what follows may yet turn into a stop string or a character */
+    size_t taken;    /* bytes of it that are in text; the rest may be part of a stop string or a character */
 } gen_stream;
 
 by_status gen_stream_put(gen_stream *s, int32_t token);
-by_status gen_stream_end(gen_stream *s); /* no more tokens: what was held back goes into text */
-void gen_stream_free(gen_stream *s);     /* back to the zero state */
+by_status gen_stream_end(gen_stream *s); /* no more tokens: held-back bytes become text */
+void gen_stream_free(gen_stream *s);     /* resets to the zero state */
 
 #endif

@@ -1,10 +1,10 @@
-/* windows.h - a text read by a language model, window by window (perplexity.c). */
+/* windows.h - reading a text with a language model window by window (perplexity.c). */
 #ifndef BY_INFER_WINDOWS_H
 #define BY_INFER_WINDOWS_H
 
 #include "banyan/evaluate.h"
 
-/* Hears of each predicted token in the order of the text: the token before it, the token, -log p under the model, and
+/* Called for each predicted token in text order: the previous token, the token, -log p under the model, and
  * the hidden state (C) that predicted it, or NULL. */
 typedef by_status gen_token_fn(void *user, int32_t token, int32_t next, double nats, const float *state,
                                int width);
@@ -17,12 +17,13 @@ typedef struct gen_listener {
 /* Reads the files as by_perplexity() does without a cache. */
 by_status gen_read_windows(by_model *m, const by_tokenizer *t, const char *const *files, int count,
                            const by_perplexity_spec *spec, gen_listener listener, by_perplexity_result *out);
-/* The same spec for who depends on the order of the text: of a model with a memory the batch is columns of the text, and one column
- * keeps its order. */
+/* The spec for callers that need text order: with a memory, rows of a batch are columns of the text, so a
+ * single column is used. */
 by_perplexity_spec gen_in_order(const by_model *m, const by_perplexity_spec *spec);
 
-/* Of -log p under a model and p under another, (count) each with a stride: the share of the other that gives the fewest
- * nats, to three digits, and these nats. A negative p stands for none: the model is then alone. */
+/* Given -log p under a model and p under another, (count) each with a stride: finds the weight of the other
+ * with the fewest nats, to three digits, and these nats. A negative p means that the other has no
+ * prediction. */
 double gen_best_share(const double *nats, const float *other, int64_t stride, int64_t count, double *least);
 double gen_mixed_nats(double nats, double other, double share);
 
