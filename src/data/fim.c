@@ -14,11 +14,10 @@ by_status data_fim_find(const by_tokenizer *t, data_fim *out)
         if (out->prefix >= 0 && out->suffix >= 0 && out->middle >= 0)
             return BY_OK;
     }
-    return base_fail(
-        BY_ERR_UNSUPPORTED,
-        "the tokenizer (%s) lacks %s, %s or %s, which fill-in-the-middle requires; a tokenizer trained "
-        "for the objective \"fim\" has them",
-        tok_kind(t), names[0][0], names[0][1], names[0][2]);
+    return base_fail(BY_ERR_UNSUPPORTED,
+                     "the tokenizer (%s) lacks %s, %s or %s, which fill-in-the-middle requires; train a "
+                     "tokenizer for the objective \"fim\"",
+                     tok_kind(t), names[0][0], names[0][1], names[0][2]);
 }
 
 by_status data_fim_prompt(const by_tokenizer *t, const char *prefix, const char *suffix, by_ids *out)

@@ -109,10 +109,10 @@ static by_status add_articles(data_examples *e, const cJSON *root)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data"), *article, *paragraph;
     if (!cJSON_IsArray(data))
-        return base_fail(BY_ERR_FORMAT,
-                         "%s: not in SQuAD format: there is no list \"data\"; for one object per line, use "
-                         "--format jsonl",
-                         base_input_name(e->path));
+        return base_fail(
+            BY_ERR_FORMAT,
+            "%s: not in SQuAD format: no list \"data\"; for one object per line, use --format jsonl",
+            base_input_name(e->path));
     cJSON_ArrayForEach(article, data)
     {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(article, "paragraphs");
@@ -169,8 +169,7 @@ static by_status label_text(data_examples *e, int line, const cJSON *value, cons
     else
         return data_examples_fail(
             e, line,
-            "a label is neither a string nor a number; if texts have several labels, use "
-            "--label-separator");
+            "a label is neither a string nor a number; if texts have several labels, use --label-separator");
     return *out ? BY_OK : BY_ERR_MEMORY;
 }
 

@@ -102,8 +102,8 @@ by_status data_buckets_plan(data_objective *o)
     lay_out(o);
     if (!o->count)
         return base_fail(BY_ERR_FORMAT,
-                         "of %lld pairs, %lld have an empty side and %lld are longer than %d tokens, so none "
-                         "is left; a longer --context keeps more",
+                         "of %lld pairs, %lld have an empty side and %lld are longer than %d tokens, which "
+                         "leaves none; use a longer --context",
                          (long long)n, (long long)o->empty, (long long)o->longer, o->spec.seq);
     o->buckets.pairs = base_alloc((size_t)o->count * sizeof *o->buckets.pairs);
     if (!o->buckets.pairs)

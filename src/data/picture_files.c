@@ -1,14 +1,14 @@
-/* picture_files.c - many small pictures in one file: IDX (MNIST, Fashion-MNIST) and the binary files of CIFAR-10 and
- * CIFAR-100 (data/picture_set.h). */
+/* picture_files.c - many small pictures in one file: IDX (MNIST, Fashion-MNIST) and the binary files of
+ * CIFAR-10 and CIFAR-100 (data/picture_set.h). */
 #include <stdio.h>
 
 #include "base/file.h"
 #include "base/input.h"
 #include "data/picture_set.h"
 
-/* ---- IDX ----------------------------------------------------------------------------------------
- * Two zero bytes, the type of elements (8: unsigned bytes), the number of axes, their lengths as big-endian 32-bit numbers,
- * then the elements. */
+/* ---- IDX ---------------------------------------------------------------------------------------- Two zero
+ * bytes, the type of elements (8: unsigned bytes), the number of axes, their lengths as big-endian 32-bit
+ * numbers, then the elements. */
 
 enum { IDX_BYTES = 8, IDX_DOUBLES = 14, IDX_AXES = 4 };
 
@@ -30,8 +30,7 @@ static by_status read_header(FILE *f, const char *path, idx *h)
     uint8_t b[4];
     BY_TRY(take(f, path, b, 4));
     if (b[0] || b[1] || b[2] != IDX_BYTES || b[3] < 1 || b[3] > IDX_AXES)
-        return base_fail(BY_ERR_FORMAT, "%s: this is no IDX file of bytes with at most %d axes", path,
-                         IDX_AXES);
+        return base_fail(BY_ERR_FORMAT, "%s: not an IDX file of bytes with at most %d axes", path, IDX_AXES);
     h->axes = b[3];
     for (int i = 0; i < h->axes; i++) {
         BY_TRY(take(f, path, b, 4));
@@ -40,7 +39,8 @@ static by_status read_header(FILE *f, const char *path, idx *h)
     return BY_OK;
 }
 
-/* The elements, and nothing after them. Each of at most four lengths is below 2^32: `max` is checked factor by factor. */
+/* The elements, and nothing after them. Each of at most four lengths is below 2^32: `max` is checked factor
+ * by factor. */
 static uint8_t *read_elements(FILE *f, const by_picture_set *p, const char *path, const idx *h)
 {
     uint64_t bytes = 1;
@@ -82,14 +82,16 @@ bool data_picture_set_is_idx(const char *path)
     return n == 4 && !b[0] && !b[1] && b[2] >= IDX_BYTES && b[2] <= IDX_DOUBLES && b[3] >= 1;
 }
 
-/* Replaces `from` by `to` in the file name, not in the directory. Returns a heap string; NULL: out of memory, or it does not occur. */
+/* Replaces `from` by `to` in the file name, not in the directory. Returns a heap string; NULL: out of memory,
+ * or it does not occur. */
 static char *replace(const char *path, const char *from, const char *to)
 {
     const char *slash = strrchr(path, '/'), *at = strstr(slash ? slash : path, from);
     return at ? base_sprintf("%.*s%s%s", (int)(at - path), path, to, at + strlen(from)) : NULL;
 }
 
-/* The file of labels that belongs to a file of pictures, compressed or not; NULL: there is none. A heap string. */
+/* The file of labels that belongs to a file of pictures, compressed or not; NULL: there is none. A heap
+ * string. */
 static char *find_labels(const char *path)
 {
     char *axes = replace(path, "idx3", "idx1");
@@ -148,7 +150,7 @@ static by_status check_shape(const by_picture_set *p, const char *path, const id
             "%s: the file has %d axes; pictures have (count, height, width), or 1 or 3 channels after them",
             path, h->axes);
     if (!h->length[1] || !h->length[2])
-        return base_fail(BY_ERR_FORMAT, "%s: pictures of %llu x %llu pixels have nothing in them", path,
+        return base_fail(BY_ERR_FORMAT, "%s: pictures of %llu x %llu pixels are empty", path,
                          (unsigned long long)h->length[2], (unsigned long long)h->length[1]);
     if (h->length[1] > most / h->length[2])
         return base_fail(BY_ERR_FORMAT,
@@ -196,8 +198,9 @@ by_status data_picture_set_idx(by_picture_set *p, const char *path)
     return s;
 }
 
-/* ---- CIFAR --------------------------------------------------------------------------------------
- * Records of one class byte (CIFAR-10), or a superclass and a class (CIFAR-100), and 32 x 32 pixels, one plane a channel. */
+/* ---- CIFAR -------------------------------------------------------------------------------------- Records
+ * of one class byte (CIFAR-10), or a superclass and a class (CIFAR-100), and 32 x 32 pixels, one plane a
+ * channel. */
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
 
@@ -226,13 +229,12 @@ by_status data_picture_set_cifar(by_picture_set *p, const char *path)
     const int k = class_bytes(bytes, size);
     const size_t stride = (size_t)(PIXELS + k), count = size / stride;
     uint8_t *labels = k && count <= INT32_MAX ? base_alloc(count) : NULL;
-    by_status s =
-        labels ? BY_OK
-        : k    ? BY_ERR_MEMORY
-               : base_fail(BY_ERR_FORMAT,
-                           "%s: this is no file of CIFAR-10 (records of 3073 bytes, classes 0 to 9) or "
-                              "CIFAR-100 (3074 bytes)",
-                           path);
+    by_status s = labels ? BY_OK
+                  : k    ? BY_ERR_MEMORY
+                         : base_fail(BY_ERR_FORMAT,
+                                     "%s: not a file of CIFAR-10 (records of 3073 bytes, classes 0 to 9) or "
+                                        "CIFAR-100 (3074 bytes)",
+                                     path);
     const bool coarse = k == 2 && p->spec.coarse;
     p->had_coarse = p->had_coarse || coarse;
     for (size_t i = 0; s == BY_OK && i < count; i++)

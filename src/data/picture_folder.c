@@ -1,4 +1,5 @@
-/* picture_folder.c - directories of pictures, one sub-directory per class, and lists of files (data/picture_set.h). */
+/* picture_folder.c - directories of pictures, one sub-directory per class, and lists of files
+ * (data/picture_set.h). */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,8 @@ static by_status visit(by_picture_set *p, const char *dir, const char *name, con
     if (!data_picture_set_is_picture(name))
         return BY_OK;
     if (!label && p->spec.kind == BY_EXAMPLE_IMAGE_CLASSIFY)
-        return base_fail(BY_ERR_FORMAT, "%s: the picture is in no sub-directory that names its class", path);
+        return base_fail(BY_ERR_FORMAT, "%s: the picture is not in a sub-directory named after its class",
+                         path);
     return data_picture_set_add(p, path, label, NULL);
 }
 
@@ -82,9 +84,9 @@ by_status data_picture_set_folder(by_picture_set *p, const char *dir)
             BY_ERR_FORMAT,
             "%s: captions need a list of files and sentences, such as metadata.csv in the directory", dir);
     BY_TRY(walk(p, own, NULL, 0));
-    return p->count > before ? BY_OK
-                             : base_fail(BY_ERR_FORMAT,
-                                         "%s: there is no PNG, JPEG, WebP or GIF file in the directory", dir);
+    return p->count > before
+               ? BY_OK
+               : base_fail(BY_ERR_FORMAT, "%s: no PNG, JPEG, WebP or GIF file in the directory", dir);
 }
 
 /* ---- lists --------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* picture_set.c - see banyan/picture_set.h: the list of examples, their classes, and the pictures themselves. */
+/* picture_set.c - see banyan/picture_set.h: the list of examples, their classes, and the pictures
+ * themselves. */
 #include "data/picture_set.h"
 
 #include <math.h>
@@ -98,8 +99,8 @@ by_status data_picture_set_check_bytes(const by_picture_set *p, const char *path
                          "%s: the pictures need %llu bytes of memory; at most %lld are allowed", path,
                          (unsigned long long)bytes, (long long)most);
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && bytes / MAX_PACKED > (uint64_t)st.st_size)
-        return base_fail(BY_ERR_FORMAT, "%s: the header promises %llu bytes, which the file cannot have",
-                         path, (unsigned long long)bytes);
+        return base_fail(BY_ERR_FORMAT, "%s: the header claims %llu bytes, more than the file can hold", path,
+                         (unsigned long long)bytes);
     return BY_OK;
 }
 
@@ -200,8 +201,8 @@ by_status data_picture_set_name_classes(by_picture_set *p, const char *path, con
         BY_TRY(s);
     }
     if (p->classes.count && p->spec.classes && p->classes.count < count)
-        return base_fail(BY_ERR_ARGUMENT, "%s has the class %d, and %d classes are named", path, count - 1,
-                         p->classes.count);
+        return base_fail(BY_ERR_ARGUMENT, "%s has the class %d, but only %d classes are named", path,
+                         count - 1, p->classes.count);
     while (p->classes.count < count) {
         base_format(number, sizeof number, "%d", p->classes.count);
         if (data_picture_set_class(p, number) < 0)
@@ -341,18 +342,18 @@ by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_s
     const by_picture_set *o = other ? other : p;
     if (s->classes && !p->named_classes && !o->named_classes)
         return base_fail(BY_ERR_ARGUMENT,
-                         "classes are named for IDX and CIFAR files; the data name their own");
+                         "class names are for IDX and CIFAR files; these data name their own");
     if (s->coarse && !p->had_coarse && !o->had_coarse)
-        return base_fail(BY_ERR_ARGUMENT, "only files of CIFAR-100 have superclasses");
+        return base_fail(BY_ERR_ARGUMENT, "only CIFAR-100 has superclasses");
     const bool columns = s->file || s->label || s->header != BY_HEADER_AUTO;
     return columns && !o->had_list ? data_picture_set_check_list(p) : BY_OK;
 }
 
 by_status data_picture_set_check_list(const by_picture_set *p)
 {
-    return p->had_list
-               ? BY_OK
-               : base_fail(BY_ERR_ARGUMENT, "columns and headers are those of lists, and the data are none");
+    return p->had_list ? BY_OK
+                       : base_fail(BY_ERR_ARGUMENT,
+                                   "columns and headers are for lists of pictures, which these data are not");
 }
 
 void by_picture_set_free(by_picture_set *p)
@@ -453,8 +454,7 @@ static by_image *from_block(const by_picture_set *p, const data_picture *x)
 by_image *by_picture_set_get(const by_picture_set *p, int64_t i)
 {
     if (!p || i < 0 || i >= p->count) {
-        p ? base_fail(BY_ERR_ARGUMENT, "there is no picture %lld", (long long)i)
-          : base_fail_missing("dataset");
+        p ? base_fail(BY_ERR_ARGUMENT, "no picture %lld", (long long)i) : base_fail_missing("dataset");
         return NULL;
     }
     const data_picture *x = &p->list[i];

@@ -1,8 +1,9 @@
-/* adjust.c - counts of all orders from those of the highest, and discounts (Chen and Goodman 1998, section 3).
+/* adjust.c - counts of all orders from those of the highest, and discounts (Chen and Goodman 1998, section
+ * 3).
  *
- * The adjusted count of an n-gram below the highest order is the number of different words before it. N-grams that
- * begin with <s> have nothing before them and keep their raw counts. In suffix order all n-grams that end alike follow
- * one another, so a single pass with one counter for each order gives them all. */
+ * The adjusted count of an n-gram below the highest order is the number of different words before it. N-grams
+ * that begin with <s> have nothing before them and keep their raw counts. In suffix order all n-grams that
+ * end alike follow one another, so a single pass with one counter for each order gives them all. */
 #include <math.h>
 
 #include "ngram/ngram.h"
@@ -24,8 +25,8 @@ static int pruned_at(const by_ngram_spec *s, int n)
     return n == 1 || s->prune_count == 0 ? 0 : s->prune[BY_MIN(n, s->prune_count) - 1];
 }
 
-/* A record by context: the context from its last word to its first, then the word, then the count. Records come in the order of
- * the last word, which sorting by the others keeps. */
+/* A record by context: the context from its last word to its first, then the word, then the count. Records
+ * come in the order of the last word, which sorting by the others keeps. */
 static by_status put(const adjusting *a, int n, const level *l)
 {
     ngram_job *j = a->job;
@@ -61,7 +62,8 @@ static by_status close_levels(adjusting *a, int common)
     return BY_OK;
 }
 
-/* The highest order and what begins with <s> keep raw counts; the others count the longer ones that begin here. */
+/* The highest order and what begins with <s> keep raw counts; the others count the longer ones that begin
+ * here. */
 static void open_levels(adjusting *a, int common, uint64_t count)
 {
     const int order = a->job->order;
@@ -113,11 +115,10 @@ static by_status find_discounts(ngram_job *j, int n)
     if (good)
         return BY_OK;
     if (!j->spec->discount_fallback)
-        return base_fail(
-            BY_ERR_FORMAT,
-            "the discounts of order %d cannot be estimated: %lld, %lld, %lld and %lld n-grams have counts of "
-            "1 to 4. The text is too small or not natural; use fallback discounts",
-            n, (long long)t[1], (long long)t[2], (long long)t[3], (long long)t[4]);
+        return base_fail(BY_ERR_FORMAT,
+                         "the discounts of order %d cannot be estimated: %lld, %lld, %lld and %lld n-grams "
+                         "have counts of 1 to 4. The text is too small or artificial; use fallback discounts",
+                         n, (long long)t[1], (long long)t[2], (long long)t[3], (long long)t[4]);
     const bool given = j->spec->fallback[0] > 0 || j->spec->fallback[1] > 0 || j->spec->fallback[2] > 0;
     for (int i = 0; i < 3; i++)
         d[i] = given ? j->spec->fallback[i] : usual[i];

@@ -64,13 +64,13 @@ static by_status read_counts(reader *r, char **line)
         if (sscanf(*line, "ngram %d = %lld%n", &n, &count, &used) < 2)
             break;
         if ((*line)[used] != '\0' || n != r->order + 1 || count < 0 || count > (int64_t)1 << 40)
-            return bad(r, "a count that is not possible");
+            return bad(r, "an invalid count");
         if (n > BY_NGRAM_MAX_ORDER)
             return base_fail(BY_ERR_UNSUPPORTED, "line %lld: n-grams of order %d; the highest order is %d",
                              (long long)r->lines.number, n, BY_NGRAM_MAX_ORDER);
         r->counts[r->order++] = count;
     }
-    return r->order ? BY_OK : bad(r, "there are no counts");
+    return r->order ? BY_OK : bad(r, "no counts");
 }
 
 static char *next_field(char **at)
@@ -110,7 +110,7 @@ static by_status read_unigram(reader *r, char *text)
     uint32_t id;
     float values[2];
     if (!*word || *next_field(&text))
-        return bad(r, "a unigram has a probability, a word and perhaps a weight");
+        return bad(r, "expected a probability, a word and optionally a weight");
     BY_TRY(read_values(r, probability, weight, values));
     if (strcasecmp(word, "<unk>") == 0)
         word = "<unk>";
@@ -155,7 +155,7 @@ static by_status read_order(reader *r, int n, char **line)
     char title[32];
     base_format(title, sizeof title, "\\%d-grams:", n);
     if (strcmp(*line, title) != 0)
-        return bad(r, "the next order should begin here; counts and n-grams do not agree");
+        return bad(r, "expected the next order; the counts do not match the n-grams");
     for (int64_t i = 0; i < r->counts[n - 1]; i++) {
         BY_TRY(next_line(r, line));
         if (**line == '\\')
@@ -168,8 +168,8 @@ static by_status read_order(reader *r, int n, char **line)
 /* The most that gzip packs. */
 #define RATIO 1032
 
-/* A file that claims more n-grams than it can hold is refused before memory is taken for them: an n-gram of n words has at
- * least 2 n + 2 bytes. */
+/* A file that claims more n-grams than it can hold is refused before memory is taken for them: an n-gram of n
+ * words has at least 2 n + 2 bytes. */
 static by_status check_counts(const reader *r)
 {
     struct stat st;
@@ -177,7 +177,7 @@ static by_status check_counts(const reader *r)
         return BY_OK;
     for (int n = 1; n <= r->order; n++)
         if (r->counts[n - 1] > st.st_size / (2 * n + 2) * RATIO + RATIO)
-            return bad(r, "the file is too short for the n-grams that it claims to have");
+            return bad(r, "the file is too short for the n-grams that it declares");
     return BY_OK;
 }
 

@@ -1,6 +1,6 @@
-/* count.c - counts the n-grams of the highest order. The words of an n-gram are stored from the last to the first, so
- * that sorting them brings n-grams with a common suffix together. A sentence begins after order - 1 times <s> and
- * ends with </s>. */
+/* count.c - counts the n-grams of the highest order. The words of an n-gram are stored from the last to the
+ * first, so that sorting them brings n-grams with a common suffix together. A sentence begins after order - 1
+ * times <s> and ends with </s>. */
 #include <unistd.h>
 
 #include "base/input.h"
@@ -53,8 +53,7 @@ static by_status push_word(corpus *c, const base_lines *l, const found_word *f)
                ? BY_OK
                : base_fail(
                      BY_ERR_FORMAT,
-                     "%s:%lld: the text contains %s, which has a meaning of its own; remove it, or skip such "
-                     "symbols",
+                     "%s:%lld: the text contains the reserved symbol %s; remove it, or skip such symbols",
                      base_input_name(l->path), (long long)l->number,
                      ngram_words_name(c->job->vocabulary, id));
 }

@@ -13,10 +13,10 @@ static int order_of(const by_ngram_spec *s)
 static by_status check(const by_ngram_spec *s)
 {
     if (s->order < 0 || s->order > BY_NGRAM_MAX_ORDER)
-        return base_fail(BY_ERR_ARGUMENT, "order %d is not possible; the highest is %d", s->order,
+        return base_fail(BY_ERR_ARGUMENT, "invalid order %d; the maximum is %d", s->order,
                          BY_NGRAM_MAX_ORDER);
     if (s->smoothing < BY_SMOOTHING_KNESER_NEY || s->smoothing > BY_SMOOTHING_MLE)
-        return base_fail(BY_ERR_ARGUMENT, "smoothing %d is not known", (int)s->smoothing);
+        return base_fail(BY_ERR_ARGUMENT, "unknown smoothing %d", (int)s->smoothing);
     if (s->prune_count < 0 || (s->prune_count && !s->prune))
         return base_fail_missing("list of pruning thresholds");
     if (s->prune_count > order_of(s))
@@ -24,18 +24,17 @@ static by_status check(const by_ngram_spec *s)
                          order_of(s));
     for (int i = 0; i < s->prune_count; i++) {
         if (s->prune[i] < 0 || (i && s->prune[i] < s->prune[i - 1]))
-            return base_fail(BY_ERR_ARGUMENT, "pruning thresholds must not fall from order to order");
+            return base_fail(BY_ERR_ARGUMENT, "pruning thresholds must not decrease from order to order");
         if (i == 0 && s->prune[0] != 0)
-            return base_fail(BY_ERR_ARGUMENT, "unigrams are never pruned; the first threshold is 0");
+            return base_fail(BY_ERR_ARGUMENT, "unigrams are never pruned: the first threshold must be 0");
     }
     if (s->prune_count && s->smoothing != BY_SMOOTHING_KNESER_NEY)
         return base_fail(BY_ERR_UNSUPPORTED, "pruning is for Kneser-Ney models");
     if (!(s->k >= 0 && s->k < 1e9))
-        return base_fail(BY_ERR_ARGUMENT, "k = %g is not possible", s->k);
+        return base_fail(BY_ERR_ARGUMENT, "invalid k: %g", s->k);
     for (int i = 0; i < 3; i++)
         if (!(s->fallback[i] >= 0 && s->fallback[i] <= i + 1))
-            return base_fail(BY_ERR_ARGUMENT, "a discount of %g for counts of %d is not possible",
-                             s->fallback[i], i + 1);
+            return base_fail(BY_ERR_ARGUMENT, "invalid discount %g for counts of %d", s->fallback[i], i + 1);
     return BY_OK;
 }
 
@@ -147,9 +146,7 @@ by_status by_ngram_train(const char *const *files, int count, const by_tokenizer
             return base_fail_missing("file");
     BY_TRY(check(spec));
     if (t && spec->plain_unigrams)
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "a model of tokens gives a share to those that do not occur: its "
-                         "unigrams are interpolated");
+        return base_fail(BY_ERR_UNSUPPORTED, "a model of tokens requires interpolated unigrams");
     by_ngram_spec known = *spec;
     if (spec->smoothing == BY_SMOOTHING_MLE)
         known.k = 0;

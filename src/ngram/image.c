@@ -69,7 +69,7 @@ by_status ngram_image_layout(ngram_header *h, const ngram_words *w, int order, c
     h->bytes = place_tables(h, aligned(h->index + h->index_slots * sizeof(ngram_word_slot)));
     for (int n = 1; n < order; n++)
         if (h->slots[n] >= UINT32_MAX)
-            return base_fail(BY_ERR_UNSUPPORTED, "%llu n-grams of order %d are more than a model can have",
+            return base_fail(BY_ERR_UNSUPPORTED, "too many n-grams: %llu of order %d",
                              (unsigned long long)h->counts[n], n + 1);
     return BY_OK;
 }
@@ -240,11 +240,9 @@ by_status ngram_image_check(const ngram_header *h, size_t bytes)
     if (!good)
         return base_fail(BY_ERR_FORMAT, "not an n-gram model");
     if (h->version != VERSION)
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "version %u of the format is not known; convert the ARPA file again, or estimate the "
-            "model again",
-            h->version);
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "unknown format version %u; convert the ARPA file or estimate the model again",
+                         h->version);
     good = h->order >= 1 && h->order <= BY_NGRAM_MAX_ORDER && h->bytes == bytes &&
            h->words >= NGRAM_SPECIAL && h->smoothing <= BY_SMOOTHING_UNKNOWN &&
            (h->tokens == 0 || h->words == h->tokens + NGRAM_SPECIAL) && h->eos >= -1 &&

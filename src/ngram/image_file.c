@@ -1,8 +1,9 @@
 /* image_file.c - writes the binary of an n-gram model from beginning to end.
  *
- * The home of a key in its table grows with the key. N-grams that are sorted by the highest bits of their keys therefore come
- * in the order of the parts of the table. A part is filled in memory and written; what finds its place taken at the end of a
- * part goes into the next one. So a table of any size takes little memory, and the file is written once. */
+ * The home of a key in its table grows with the key. N-grams that are sorted by the highest bits of their
+ * keys therefore come in the order of the parts of the table. A part is filled in memory and written; what
+ * finds its place taken at the end of a part goes into the next one. So a table of any size takes little
+ * memory, and the file is written once. */
 #include "ngram/ngram.h"
 #include "text/tokenizer.h"
 
@@ -125,7 +126,7 @@ static by_status pad(base_writer *out, uint64_t *at, uint64_t to)
 {
     static const char zeros[16];
     if (to < *at || to - *at > sizeof zeros)
-        return base_fail(BY_ERR_FORMAT, "the sections of a binary do not fit together");
+        return base_fail(BY_ERR_FORMAT, "the sections of the binary are inconsistent");
     BY_TRY(base_writer_put(out, zeros, to - *at));
     *at = to;
     return BY_OK;

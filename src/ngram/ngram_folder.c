@@ -129,12 +129,11 @@ static by_status prepare(const char *dir, bool overwrite)
     BY_TRY(base_dir_make(dir));
     if (is_folder(dir) && !overwrite)
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s: holds an n-gram model already; overwrite it, or choose another directory", dir);
+                         "%s already holds an n-gram model; overwrite it, or choose another directory", dir);
     const char *other = is_folder(dir) ? NULL : find_other(dir);
     if (other)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "%s: holds a model that is not an n-gram model (%s); choose another directory", dir,
-                         other);
+        return base_fail(BY_ERR_ARGUMENT, "%s holds another kind of model (%s); choose another directory",
+                         dir, other);
     base_error_clear();
     for (int i = 0; i < BY_COUNT(names); i++) {
         char *path = base_path_join(dir, names[i]);
@@ -145,8 +144,8 @@ static by_status prepare(const char *dir, bool overwrite)
     return BY_OK;
 }
 
-/* The binary, which is complete, takes its place; from the removal of an old config.json until the new one is written the
- * directory is no model. */
+/* The binary, which is complete, takes its place; from the removal of an old config.json until the new one is
+ * written the directory is no model. */
 static by_status place(const char *dir, const char *fresh, const by_tokenizer *t, const description *d)
 {
     char *config = base_path_join(dir, CONFIG), *binary = base_path_join(dir, BINARY);
@@ -226,7 +225,7 @@ by_status by_ngram_convert(const char *from, const char *to)
     if (base_input_ends(to, ".arpa"))
         return to_arpa(from, to);
     if (base_dir_exists(from) || ngram_is_binary(from))
-        return base_fail(BY_ERR_ARGUMENT, "%s is a binary already; an ARPA file ends with .arpa or .arpa.gz",
+        return base_fail(BY_ERR_ARGUMENT, "%s is already a binary; name an ARPA file .arpa or .arpa.gz",
                          from);
     return base_input_ends(to, ".bin") ? to_binary(from, to) : to_folder(from, to);
 }

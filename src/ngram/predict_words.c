@@ -40,7 +40,8 @@ double by_ngram_token_score(const by_ngram *m, const by_ngram_state *state, int3
 
 enum { BATCH = 32 };
 
-/* Some tokens at once, so that they wait for memory together: tokens, or those from `first` on where that is NULL. */
+/* Some tokens at once, so that they wait for memory together: tokens, or those from `first` on where that is
+ * NULL. */
 static void score_batch(const by_ngram *m, const by_ngram_state *state, const int32_t *tokens, int first,
                         int count, double all, float *out)
 {
@@ -215,13 +216,12 @@ by_status by_ngram_check_tokenizer(const by_ngram *m, const by_tokenizer *t)
     const int other = target ? target : by_tokenizer_vocab_size(t);
     if (!own)
         return base_fail(BY_ERR_ARGUMENT,
-                         "it is a model of words; estimate one of the tokens of this tokenizer");
+                         "the n-gram model predicts words; estimate a model with this tokenizer");
     if (own != other || ngram_model_header(m)->tokenizer != tok_target_hash(t))
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "it is a model of the %d tokens of another tokenizer, not of these %d; estimate it with "
-            "this tokenizer",
-            own, other);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "the n-gram model was estimated with another tokenizer of %d tokens, not %d; "
+                         "estimate it with this tokenizer",
+                         own, other);
     return BY_OK;
 }
 
@@ -232,7 +232,7 @@ by_tokenizer *by_ngram_tokenizer(const by_ngram *m, const char *path)
         return NULL;
     }
     if (by_ngram_tokens(m) && !base_dir_exists(path)) {
-        base_fail(BY_ERR_ARGUMENT, "%s: a model of tokens needs its tokenizer: give the model directory",
+        base_fail(BY_ERR_ARGUMENT, "%s: a model of tokens requires its tokenizer: give the model directory",
                   path);
         return NULL;
     }

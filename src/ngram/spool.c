@@ -1,4 +1,5 @@
-/* spool.c - large memory, temporary files, and records that are written once and read in order (see ngram.h). */
+/* spool.c - large memory, temporary files, and records that are written once and read in order (see
+ * ngram.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -45,7 +46,7 @@ FILE *ngram_temporary(const char *dir)
 
 by_status ngram_temporary_fail(const char *dir)
 {
-    return base_fail(BY_ERR_IO, "%s: a temporary file: %s (TMPDIR says where they are)", dir,
+    return base_fail(BY_ERR_IO, "%s: temporary file: %s (see TMPDIR)", dir,
                      errno ? strerror(errno) : "cannot be read back");
 }
 

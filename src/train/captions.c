@@ -33,7 +33,7 @@ int train_caption_end(const by_tokenizer *t)
     return by_tokenizer_eos(t) >= 0 ? by_tokenizer_eos(t) : by_tokenizer_special(t, BY_SPECIAL_SEP);
 }
 
-/* A decoder learns where a sentence ends; tokenizers of decoders do not say it. */
+/* Appends the end token, which the tokenizers of decoders do not add. */
 static by_status add_caption(growing *g, const by_tokenizer *t, const char *text, int limit)
 {
     const int32_t end = train_caption_end(t);
@@ -60,9 +60,9 @@ by_status train_captions_open(train_captions *c, const by_picture_set *set, cons
     *c = (train_captions){.first = base_alloc_zero((size_t)n + 1, sizeof *c->first)};
     by_status s = c->first ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && train_caption_end(t) < 0)
-        s = base_fail(BY_ERR_ARGUMENT,
-                      "captions need a tokenizer with an end token, such as word:10000, bpe:8000 or "
-                      "a model's own");
+        s = base_fail(
+            BY_ERR_ARGUMENT,
+            "captions need a tokenizer with an end token, such as word:10000, bpe:8000 or a model's own");
     for (int64_t i = 0; i < n && s == BY_OK; i++) {
         s = add_caption(&g, t, by_picture_set_caption(set, i), limit);
         c->first[i + 1] = g.count;
@@ -120,8 +120,7 @@ by_tokenizer *train_caption_tokenizer(const by_run_spec *spec, const by_picture_
         return learn(spec, asked, set);
     if (base_dir_exists(asked) || base_file_exists(asked))
         return by_tokenizer_load(asked);
-    base_fail(BY_ERR_IO,
-              "tokenizer %s: no such directory; the others are word:N, bpe:N, unigram:N and wordpiece:N",
+    base_fail(BY_ERR_IO, "tokenizer %s: no such directory; or use word:N, bpe:N, unigram:N or wordpiece:N",
               asked);
     return NULL;
 }

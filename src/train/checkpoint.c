@@ -16,8 +16,8 @@
 
 /* ---- optimiser state ------------------------------------------------------------------------- */
 
-/* What is kept beside the model: the moments of what is trained. Models are saved in f32 at most: the values
- * of one that computes in f64 are kept here as well, in full. */
+/* Optimiser state of a checkpoint: the moments of trained parameters. Models are saved in at most f32, so the
+ * values of an f64 model are stored here too. */
 static const struct {
     const char *prefix;
     by_slot slot;
@@ -31,11 +31,11 @@ static int kept_count(const by_params *p)
 static bool is_kept(const by_params *p, int i, int k)
 {
     if (kept[k].slot == BY_SLOT_VALUE)
-        return p->list[i].type == p->type; /* weights of other types are saved with the model, exactly */
+        return p->list[i].type == p->type; /* weights of other types are saved exactly with the model */
     return gr_params_address(p, i, kept[k].slot) != NULL;
 }
 
-/* One entry for buffer k of a parameter. Its data are on the device, wherever that is. */
+/* One entry for buffer k of a parameter. Its data are on the device. */
 static by_status describe_slot(const by_params *p, int i, int k, by_weight *e)
 {
     e->name = base_sprintf("%s.%s", kept[k].prefix, p->list[i].name);
@@ -77,7 +77,7 @@ static by_status write_moments(const by_params *p, const char *dir)
     if (s == BY_OK)
         s = io_safetensors_write(path, entries, n, NULL, train_put_from, p->device);
     for (int i = 0; entries && i < n; i++) {
-        union { /* owned here, though by_weight only borrows */
+        union { /* owned here; by_weight only borrows */
             const char *from;
             char *to;
         } name = {entries[i].name};
@@ -97,7 +97,7 @@ static by_status read_slot(by_params *p, int i, int k, const by_weights *file)
     by_dtype type = gr_acc_type(p->type);
     by_status s;
     if (!e || e->dtype != type || e->bytes != (size_t)p->list[i].count * by_dtype_size(type))
-        s = base_fail(BY_ERR_FORMAT, "optimizer.safetensors: %s is missing or of another shape", name);
+        s = base_fail(BY_ERR_FORMAT, "optimizer.safetensors: %s is missing or has another shape", name);
     else
         s = gr_params_set_typed(p, i, kept[k].slot, e->data, type);
     base_free(name);
@@ -162,7 +162,7 @@ static int64_t step_of(const char *name)
     return *end == '\0' && end > name + 11 ? step : -1;
 }
 
-/* Put a link in the place of an old one. */
+/* Replaces a link. */
 static by_status point(const train_folder *f, const char *link, const char *to)
 {
     char *path = base_path_join(f->out, link), *temp = base_sprintf("%s/.%s-new", f->out, link);
@@ -179,7 +179,7 @@ static by_status point(const train_folder *f, const char *link, const char *to)
     return s;
 }
 
-/* Where a link of the folder points to. */
+/* The target of a link of the folder. */
 static by_status pointed(const train_folder *f, const char *link, target *t)
 {
     char *path = base_path_join(f->out, link);
@@ -212,7 +212,7 @@ static int newest(const train_folder *f, int64_t *steps, int count)
     return n;
 }
 
-/* Remove checkpoints older than the newest `keep`, except those that last and best point to. */
+/* Removes checkpoints older than the newest `keep`, except those that last and best point to. */
 static by_status thin_out(train_folder *f, int keep)
 {
     enum { MANY = 4096 };
@@ -227,7 +227,9 @@ static by_status thin_out(train_folder *f, int keep)
     for (int i = 0; i < n && s == BY_OK; i++) {
         target t = name_of(steps[i]);
         if (!strcmp(t.name, last.name) || !strcmp(t.name, best.name) || steps[i] > step_of(last.name))
-            continue; /* one newer than the last was found damaged, and is replaced when its turn comes */
+            /* a checkpoint newer than last was found damaged, and is replaced when the run reaches its step
+             */
+            continue;
         if (++others > keep - 1) /* `last` is one of the newest that are kept */
             s = train_folder_drop(f, t.name);
     }
@@ -235,7 +237,7 @@ static by_status thin_out(train_folder *f, int keep)
     return s;
 }
 
-/* A checkpoint of that name which `last` does not point to is what a run that died just there has left: it is
+/* A checkpoint of that name that `last` does not point to was left by a run that died at that moment; it is
  * replaced. */
 static by_status write_checkpoint(train_folder *f, const char *name, const train_run_state *s,
                                   train_state_fn write, void *user)
@@ -249,7 +251,7 @@ static by_status write_checkpoint(train_folder *f, const char *name, const train
     if (status == BY_OK)
         status = train_folder_place(f, name);
     if (status != BY_OK)
-        train_folder_unstage(f); /* give back the room that the attempt took */
+        train_folder_unstage(f); /* free the disk space of the attempt */
     base_free(stage);
     return status;
 }
@@ -292,9 +294,8 @@ by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_to
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-/* A copy of the folder may have directories where there were links. Make a checkpoint of such a directory
- * unless there is one already, then a link in its place. Nothing is removed before it was found whole
- * elsewhere. */
+/* A copied folder may have directories instead of links. Renames such a directory to a checkpoint, unless
+ * that exists, and replaces it by a link. Nothing is removed unless an intact copy exists. */
 static by_status restore_link(train_folder *f, const char *link)
 {
     char *path = base_path_join(f->out, link);
@@ -316,7 +317,7 @@ static by_status restore_link(train_folder *f, const char *link)
     } else if (s == BY_OK) {
         s = train_state_verify(path);
         if (s == BY_OK)
-            s = train_folder_drop(f, t.name); /* not whole, and to be replaced by the copy */
+            s = train_folder_drop(f, t.name); /* damaged, to be replaced by the copy */
         if (s == BY_OK)
             s = train_folder_move(f, link, t.name);
     }
@@ -327,7 +328,7 @@ static by_status restore_link(train_folder *f, const char *link)
     return s == BY_OK ? BY_OK : base_fail_context("%s/%s is a directory, not a link", f->out, link);
 }
 
-/* Is a directory a whole checkpoint, of this step unless it is -1? */
+/* Whether a directory is a complete checkpoint, of this step unless it is -1. */
 static by_status look_at(const char *dir, int64_t step)
 {
     train_run_state s;
@@ -337,7 +338,7 @@ static by_status look_at(const char *dir, int64_t step)
                : base_fail(BY_ERR_FORMAT, "%s holds the state of step %lld", dir, (long long)s.step);
 }
 
-/* The newest whole checkpoint of a step below `below`; "" when there is none. *seen: checkpoints, whole or
+/* The newest complete checkpoint of a step below `below`, or "". *seen: number of checkpoints, complete or
  * not. */
 static by_status newest_whole(const train_folder *f, int64_t below, target *out, int *seen)
 {
@@ -363,16 +364,16 @@ static by_status newest_whole(const train_folder *f, int64_t below, target *out,
     return s;
 }
 
-/* There are checkpoints, but none to go on from. */
+/* There are checkpoints, but none to resume from. */
 static by_status none_whole(const train_folder *f, const char *reason)
 {
     return base_fail(BY_ERR_FORMAT,
-                     "%s: no checkpoint is whole (%s); restore what is missing, or start afresh "
-                     "(--overwrite), which removes them",
+                     "%s: no checkpoint is complete (%s); restore the missing files, or start over "
+                     "(--overwrite), which removes the checkpoints",
                      f->out, reason);
 }
 
-/* The checkpoint's contents are not what was written. */
+/* The contents of the checkpoint do not match its checksums. */
 static by_status damaged(const train_folder *f, const char *dir)
 {
     if (base_error_status() == BY_ERR_MEMORY)
@@ -385,10 +386,10 @@ static by_status damaged(const train_folder *f, const char *dir)
     if (status == BY_OK)
         status = newest_whole(f, s.step, &other, &seen);
     if (status == BY_OK && other.name[0])
-        base_fail(BY_ERR_FORMAT, "%s; remove %s/%s to go on from %s, the previous whole checkpoint", message,
-                  f->out, name_of(s.step).name, other.name);
+        base_fail(BY_ERR_FORMAT, "%s; remove %s/%s to resume from %s, the previous complete checkpoint",
+                  message, f->out, name_of(s.step).name, other.name);
     else if (status == BY_OK)
-        base_fail(BY_ERR_FORMAT, "%s; there is no other whole checkpoint: restore the file, or start afresh",
+        base_fail(BY_ERR_FORMAT, "%s; there is no other complete checkpoint: restore the file, or start over",
                   message);
     base_free(message);
     return base_error_status();

@@ -1,4 +1,4 @@
-/* checkpoint_streams.c - the states of streams in a checkpoint: a run goes on with the memories it had. Tensors are named
+/* checkpoint_streams.c - the states of streams in a checkpoint. Tensors are named
  * "stream.<number>.<part>". */
 #include "graph/graph.h"
 #include "train/checkpoint.h"
@@ -60,7 +60,7 @@ static by_status read_part(int stream, const by_stream_part *p, const by_weights
     by_status s =
         e && e->dtype == p->type && e->bytes == by_memory_bytes(p->memory)
             ? by_memory_write(p->memory, 0, e->data, e->bytes)
-            : base_fail(BY_ERR_FORMAT, "streams.safetensors: %s is missing or of another shape", name);
+            : base_fail(BY_ERR_FORMAT, "streams.safetensors: %s is missing or has another shape", name);
     base_free(name);
     return s;
 }

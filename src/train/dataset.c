@@ -1,5 +1,5 @@
-/* dataset.c - see dataset.h. Text is tokenised once; the shard stays in the run folder and is used again as
- * long as the files it came from keep their names, sizes and dates and the tokenizer is the same. */
+/* dataset.c - see dataset.h. Text is tokenised once; the shard stays in the run folder and is reused while
+ * names, sizes and dates of the source files and the tokenizer are the same. */
 #include "train/dataset.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static uint64_t files_hash(char *const *paths, int count, uint64_t seed)
     return h;
 }
 
-/* A vocabulary learnt from pairs of texts: they are written out for that. */
+/* Trains a vocabulary on pairs of texts, which are written to a file for this. */
 static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked, data_side side,
                                       const train_dataset *d, const char *dir, const train_items *items)
 {
@@ -63,7 +63,8 @@ static by_tokenizer *learn_from_pairs(const by_run_spec *spec, const char *asked
     return t;
 }
 
-/* One text of a run, tokenised: out/data/NAME.bin, of documents also NAME.docs, and NAME.json about it. */
+/* One tokenised text of a run: out/data/NAME.bin, for documents also NAME.docs, and a description
+ * NAME.json. */
 typedef struct text {
     const char *name;
     char **paths;
@@ -93,8 +94,8 @@ static by_status copy_input(const char *path)
     return s;
 }
 
-/* The standard input is read more than once: it is kept in the run folder, where a run that goes on finds it.
- * That of an earlier run stays beside a new one until the new run has started: see train_folder_take_input. */
+/* Standard input is needed more than once, also when resuming, so it is kept in the run folder. That of an
+ * earlier run is kept until the new run has started: see train_folder_take_input. */
 static by_status keep_input(train_folder *folder, bool resuming, char ***found, int *count)
 {
     const char *name = !resuming && train_folder_owns(folder, TRAIN_FOLDER_INPUT) ? TRAIN_FOLDER_NEW_INPUT
@@ -115,7 +116,7 @@ static by_status keep_input(train_folder *folder, bool resuming, char ***found, 
     return s;
 }
 
-/* The files of each pattern in turn. */
+/* The files of each pattern in order. */
 static by_status find_text(text *t, const char *name, const char *const *patterns, int n,
                            train_folder *folder, bool resuming)
 {
@@ -175,11 +176,11 @@ static by_tokenizer *make_two(const by_run_spec *spec, const train_dataset *d, c
 static by_status check_ways(const by_run_spec *spec)
 {
     return spec->objective.both_directions
-               ? base_fail(BY_ERR_ARGUMENT, "both directions need one vocabulary for both texts, not two")
+               ? base_fail(BY_ERR_ARGUMENT, "both directions require a shared vocabulary")
                : BY_OK;
 }
 
-/* That of the checkpoint `from`, which a run that goes on has, or what the spec asks for. */
+/* That of the checkpoint `from` when resuming, otherwise that of the spec. */
 static by_tokenizer *find_tokenizer(const by_run_spec *spec, const train_dataset *d, const char *data_dir,
                                     const char *from, const text *x)
 {
@@ -202,7 +203,7 @@ static by_tokenizer *find_tokenizer(const by_run_spec *spec, const train_dataset
     return t;
 }
 
-/* Before any of them is learnt. */
+/* Checks before any tokenizer is trained. */
 static by_status check_two(const train_dataset *d, const by_run_spec *spec)
 {
     if (!spec->target_tokenizer)
@@ -212,10 +213,11 @@ static by_status check_two(const train_dataset *d, const by_run_spec *spec)
                          "a tokenizer for the target is for the objective \"translate\", not \"%s\"",
                          data_objective_name(d->kind));
     if (spec->init_from || !spec->tokenizer)
-        return base_fail(BY_ERR_ARGUMENT,
-                         spec->init_from ? "a model to start from has its vocabularies already: no tokenizer "
-                                           "for the target can be given"
-                                         : "a tokenizer for the target needs one for the source beside it");
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            spec->init_from
+                ? "the model to start from has its vocabularies: a target tokenizer cannot be given"
+                : "a target tokenizer requires a source tokenizer");
     const arch_family *a = arch_find(spec->family);
     if (!a)
         return base_error_status();
@@ -224,7 +226,7 @@ static by_status check_two(const train_dataset *d, const by_run_spec *spec)
     return check_ways(spec);
 }
 
-/* What decides how pairs of texts are read. */
+/* Settings that determine how pairs of texts are read. */
 static uint64_t items_hash(const train_items *items, uint64_t h)
 {
     for (int i = 0; i < items->spec.count; i++) {
@@ -254,7 +256,8 @@ static by_status build_docs(const by_tokenizer *t, const text *x, const by_run_s
     return s;
 }
 
-/* Tokenise a text into dir unless that was done, and open it. The tokenizer has been saved in dir. */
+/* Tokenises a text into dir, unless that was done before, and opens it. The tokenizer is already saved in
+ * dir. */
 static by_status open_parts(train_dataset *d, const by_run_spec *spec, const char *dir, const text *x,
                             train_facts *f, data_tokens **tokens, data_docs *docs)
 {
@@ -265,7 +268,7 @@ static by_status open_parts(train_dataset *d, const by_run_spec *spec, const cha
     by_status s = bin && note && index ? BY_OK : base_error_status();
     if (s == BY_OK) {
         uint64_t source = files_hash(x->paths, x->count, tok_hash(d->tokenizer));
-        if (!lm) /* what else decides how the text is cut */
+        if (!lm) /* other settings that affect how the text is split */
             source = base_hash(&(int[2]){d->kind == DATA_OBJECTIVE_TLM, spec->objective.language_count},
                                sizeof(int[2]), source);
         source = items_hash(&x->items, source);
@@ -293,7 +296,7 @@ static by_status open_parts(train_dataset *d, const by_run_spec *spec, const cha
     return s;
 }
 
-/* A hash of sixteen places of a stream and of its length. */
+/* A hash of sixteen positions of a stream and of its length. */
 static uint64_t stream_hash(const data_tokens *t, uint64_t seed)
 {
     int64_t n = data_tokens_count(t);
@@ -370,7 +373,7 @@ static by_status open_shards(train_dataset *d, const by_run_spec *spec)
     return d->train && (d->eval || !spec->eval_count) ? BY_OK : base_error_status();
 }
 
-/* Documents: what is held out, and what the text would cost a guess by frequency. */
+/* Documents: the held-out part, and the unigram cross-entropy of the text. */
 static by_status part_docs(train_dataset *d, const by_run_spec *spec)
 {
     bool parallel = d->kind == DATA_OBJECTIVE_TLM || d->kind == DATA_OBJECTIVE_TRANSLATE,
@@ -387,7 +390,7 @@ static by_status part_docs(train_dataset *d, const by_run_spec *spec)
     d->eval_tokens = d->eval_part.tokens;
     d->fingerprint = stream_hash(
         d->docs.tokens, base_hash(d->docs.starts, (size_t)d->docs.sentences * sizeof *d->docs.starts, 0));
-    if (s == BY_OK && !by_tokenizer_target_vocab_size(d->tokenizer)) /* else ids mean two things */
+    if (s == BY_OK && !by_tokenizer_target_vocab_size(d->tokenizer)) /* otherwise ids would be ambiguous */
         s = data_docs_entropy(&d->train_part, tok_ids(d->tokenizer), &d->entropy);
     return s;
 }
@@ -411,8 +414,7 @@ static by_status check_languages(const train_dataset *d, const by_run_spec *spec
 {
     const int n = d->kind == DATA_OBJECTIVE_TRANSLATE ? 0 : spec->objective.language_count;
     if (n && (n != spec->data_count || (spec->eval_count && n != spec->eval_count)))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "%d languages need as many items of data, one for each; there are %d", n,
+        return base_fail(BY_ERR_ARGUMENT, "%d languages require as many items of data, not %d", n,
                          spec->eval_count && n == spec->data_count ? spec->eval_count : spec->data_count);
     return BY_OK;
 }
@@ -436,7 +438,7 @@ static by_status open_data(train_dataset *d, const by_run_spec *spec, train_fold
     return BY_OK;
 }
 
-/* The standard input can be given once. */
+/* Standard input can be given only once. */
 static by_status check_input(const by_run_spec *spec)
 {
     int inputs = 0;

@@ -14,7 +14,7 @@ static by_optimizer optimizer_of(const arch_training *t)
     return t->optimizer && strcmp(t->optimizer, "adafactor") == 0 ? BY_ADAFACTOR : BY_ADAMW;
 }
 
-/* What is negative, by_train_run chooses. */
+/* Negative values are chosen by by_train_run. */
 by_run_spec by_run_defaults(const char *family, const char *objective, const char *init_from)
 {
     by_run_spec s = {.family = family,
@@ -38,7 +38,7 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
                      .keep = 1};
     const arch_family *a = family && !init_from ? arch_find(family) : NULL;
     if (!a) {
-        base_error_clear(); /* by_train_run names what is wrong */
+        base_error_clear(); /* by_train_run reports the error */
         return s;
     }
     const char *name = objective ? objective : a->objective;
@@ -117,15 +117,15 @@ by_finetune_result train_tuning_result(const by_run_result *r)
                                 .best = {.loss = r->best_eval_loss, .score = -r->best_eval_loss}};
 }
 
-/* ---- numbers by data and width --------------------------------------------------------------- */
+/* ---- values by data and width ---------------------------------------------------------------- */
 
 static double within(double x, double least, double most)
 {
     return BY_MAX(least, BY_MIN(x, most));
 }
 
-/* Ten passes over the 29,000 pairs of Multi30k, two over a megabyte of characters. A model that sees a text
- * more than twenty times learns it by heart. */
+/* About ten epochs of the 29,000 pairs of Multi30k, two of a megabyte of characters. A model memorises a text
+ * that it sees more than twenty times. */
 double train_default_epochs(data_objective_kind kind, double epoch_steps)
 {
     const bool pairs = kind == DATA_OBJECTIVE_TRANSLATE;
@@ -134,24 +134,24 @@ double train_default_epochs(data_objective_kind kind, double epoch_steps)
     return BY_MAX(BY_MIN(epochs, most / epoch_steps), 1);
 }
 
-/* Three passes, and up to twenty where that makes fewer than 200 steps (Mosbach et al. 2021). */
+/* Three epochs, or up to twenty if that makes fewer than 200 steps (Mosbach et al. 2021). */
 double train_default_tuning_epochs(double epoch_steps)
 {
     return within(200 / epoch_steps, 3, 20);
 }
 
-/* At most 32, and at least eight steps in a pass where there are 32 rows or more. */
+/* At most 32, with at least eight steps per epoch from 32 rows on. */
 int train_default_tuning_batch(int64_t rows)
 {
     return (int)within((double)(rows / 8), 4, 32);
 }
 
-/* Narrower models bear higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600. Encoders, whose norms come
- * after the sums, learn masked tokens better with a third of that; translation bears more: 2e-3 at 256. */
+/* Narrower models tolerate higher rates: 3e-3 at 128, 5e-4 at 768, 2.4e-4 at 1600. Post-norm encoders train
+ * better on masked tokens with a third of that; translation tolerates more: 2e-3 at 256. */
 double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int width)
 {
     if (optimizer == BY_ADAFACTOR)
-        return 0.03; /* times the size of each parameter */
+        return 0.03; /* relative to the size of each parameter */
     if (kind == DATA_OBJECTIVE_TRANSLATE)
         return BY_MIN(0.512 / width, 2e-3);
     const double rate = BY_MIN(0.384 / width, 3e-3);
@@ -160,7 +160,8 @@ double train_default_rate(data_objective_kind kind, by_optimizer optimizer, int 
     return next ? rate : rate / 3;
 }
 
-/* At 128 wide, 3e-5 does not get away from the most frequent label in twenty epochs of 400 rows; 1.8e-4 does. */
+/* At width 128, 3e-5 does not get beyond predicting the most frequent label in twenty epochs of 400 rows;
+ * 1.8e-4 does. */
 double train_default_tuning_rate(int width)
 {
     return BY_MIN(3e-5 * BY_MAX(768.0 / width, 1), 3e-4);

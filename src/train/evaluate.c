@@ -1,4 +1,4 @@
-/* evaluate.c - a model directory measured on a file of examples (banyan/finetune.h). */
+/* evaluate.c - evaluation of a model directory on a file of examples (banyan/finetune.h). */
 #include "train/task_batches.h"
 
 static by_status evaluate(by_model *m, const by_tokenizer *t, const char *path, const by_examples_spec *data,

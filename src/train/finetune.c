@@ -1,5 +1,5 @@
-/* finetune.c - fine-tuning on labelled examples, as a client of the loop: a model with the head that the task needs, and
- * metrics that decide which checkpoint is best. */
+/* finetune.c - fine-tuning on labelled examples, a client of the loop: a model with the head of the task, and
+ * metrics that select the best checkpoint. */
 #include "banyan/finetune.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct tuning {
     by_finetune_spec spec;      /* with every default filled in */
     const train_lesson *lesson; /* NULL: none */
     by_tokenizer *tokenizer;
-    data_examples examples, eval_examples; /* until the works have them */
+    data_examples examples, eval_examples; /* until the tasks take them over */
     train_task train, eval;
     bool has_eval;
     by_model *model;
@@ -36,7 +36,7 @@ enum { FEW_PASSES = 24 }; /* shapes that are kept compiled */
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Has the model these labels in this order? Then its head is kept. */
+/* Whether the model has these labels in this order, so that its head is kept. */
 static bool same_labels(const by_model *m, const data_labels *labels)
 {
     if (by_model_labels(m) != labels->count)
@@ -47,7 +47,7 @@ static bool same_labels(const by_model *m, const data_labels *labels)
     return true;
 }
 
-/* How to open the model: with the head that it has when that is the right one, else with a new one. */
+/* How to open the model: with its own head if that fits, otherwise with a new one. */
 static by_status choose_head(const tuning *t, const data_labels *labels, by_model_spec *spec)
 {
     const by_examples_spec *data = &t->spec.reading;
@@ -78,7 +78,7 @@ static by_model_spec spec_of(const by_finetune_spec *s)
                            .seed = s->seed};
 }
 
-/* The model that a lesson begins with, whose labels have names. */
+/* The model that a lesson creates, whose labels get names. */
 static by_status open_lesson(tuning *t)
 {
     by_model_spec spec = spec_of(&t->spec);
@@ -292,7 +292,7 @@ static by_status open_tasks(tuning *t)
     return train_task_open(&t->eval, &t->eval_examples, t->model, t->tokenizer, &t->spec.work);
 }
 
-/* With overwrite an earlier run stays as it is until everything is open. */
+/* With overwrite, an earlier run is kept until everything is open. */
 static by_status open_folder(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
@@ -306,7 +306,7 @@ static by_status open_folder(tuning *t)
                                                .user = s->user});
 }
 
-/* Passes of evaluation, for rows of all lengths, share their activations. */
+/* Evaluation passes for rows of all lengths share activation memory. */
 static by_status make_passes(tuning *t)
 {
     t->passes =
@@ -314,8 +314,8 @@ static by_status make_passes(tuning *t)
     return t->passes ? BY_OK : base_error_status();
 }
 
-/* The largest batches come first: theirs is the memory that all others use, and the run needs no more later.
- */
+/* The largest batches are compiled first: all others share their memory, so the run allocates no more
+ * later. */
 static by_status plan_memory(tuning *t)
 {
     BY_TRY(train_task_largest(&t->train, t->spec.batch));
@@ -378,7 +378,7 @@ static void tear_down(tuning *t)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* The best model takes the place of the last. */
+/* The best model replaces the last. */
 static by_status take_best(tuning *t)
 {
     char *best = base_path_join(t->spec.out, "best");
@@ -389,14 +389,14 @@ static by_status take_best(tuning *t)
         return base_error_status();
     by_passes_free(t->passes);
     by_trainer_free(t->trainer);
-    by_model_set_pad(m, by_model_pad(t->model)); /* of the rows that were made */
+    by_model_set_pad(m, by_model_pad(t->model)); /* seed of the rows */
     by_model_free(t->model);
     t->trainer = NULL;
     t->model = t->eval.model = t->eval.rows.model = m;
     return make_passes(t);
 }
 
-/* Leave the model in the folder itself, as anyone would expect to find it. */
+/* Writes the model into the folder itself. */
 static by_status finish(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
@@ -422,16 +422,15 @@ static void describe(const tuning *t)
         data_examples_describe(&t->eval.examples, &note);
         base_buf_puts(&note, "\n");
     }
-    base_buf_printf(
-        &note,
-        "%s: %.2f M parameters, %.2f M of them learn; %d examples in %d rows, %d for evaluation; %lld "
-        "steps of %d rows, evaluated every %lld; memory %.1f MiB of parameters, %.1f "
-        "MiB of gradients and optimiser for those that learn, %.1f MiB of activations",
-        by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
-        t->train.examples.count, t->train.rows.count, t->has_eval ? t->eval.examples.count : 0,
-        (long long)t->spec.steps, t->spec.batch * t->spec.accumulate, (long long)t->spec.eval_every,
-        (double)values / 1048576.0, (double)(r->state_bytes - values) / 1048576.0,
-        (double)r->activation_bytes / 1048576.0);
+    base_buf_printf(&note,
+                    "%s: %.2f M parameters, %.2f M of them learn; %d examples in %d rows, %d for evaluation; "
+                    "%lld steps of %d rows, evaluated every %lld; memory %.1f MiB of parameters, %.1f MiB of "
+                    "gradients and optimiser for those that learn, %.1f MiB of activations",
+                    by_model_class(t->model), (double)r->parameters / 1e6, (double)r->trained / 1e6,
+                    t->train.examples.count, t->train.rows.count, t->has_eval ? t->eval.examples.count : 0,
+                    (long long)t->spec.steps, t->spec.batch * t->spec.accumulate,
+                    (long long)t->spec.eval_every, (double)values / 1048576.0,
+                    (double)(r->state_bytes - values) / 1048576.0, (double)r->activation_bytes / 1048576.0);
     train_loop_announce(&t->loop, note.failed ? "" : note.data);
     base_buf_free(&note);
 }
@@ -451,12 +450,12 @@ static by_status run(tuning *t)
     return s == BY_OK ? finish(t) : s;
 }
 
-/* Weights in blocks are not trained. */
+/* Weights in blocks cannot be trained. */
 static by_status check_stored(const by_finetune_spec *s)
 {
     if (s->weights && !s->adapter && !s->freeze && s->model && !model_adapter_is_folder(s->model))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "weights of %s are not trained: train an adapter, or freeze layers",
+                         "weights of type %s cannot be trained: train an adapter, or freeze layers",
                          by_dtype_name(s->weights));
     return BY_OK;
 }
@@ -482,10 +481,9 @@ by_status train_finetune_with(by_device *d, const by_finetune_spec *spec, const 
         .device = d, .spec = *spec, .lesson = lesson, .loop = {.folder = {.lock = -1}}, .result = result};
     *result = (by_finetune_result){.loss = NAN};
     const double started = base_seconds();
-    by_status s =
-        spec->predictions && !spec->eval_data
-            ? base_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none")
-            : run(&t);
+    by_status s = spec->predictions && !spec->eval_data
+                      ? base_fail(BY_ERR_ARGUMENT, "predictions require evaluation data")
+                      : run(&t);
     result->seconds = base_seconds() - started;
     train_loop_close(&t.loop, s);
     tear_down(&t);

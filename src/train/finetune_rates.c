@@ -1,4 +1,4 @@
-/* finetune_rates.c - how much labels count, and the largest batch (work.h). */
+/* finetune_rates.c - class weights, and the largest batch (task_batches.h). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 
 /* ---- class weights --------------------------------------------------------------------------- */
 
-/* Those that make every label count the same in all: examples / (labels * examples of the label). */
+/* Balanced weights: examples / (labels * examples of the label). */
 static void balance(const data_examples *c, int labels, float *weights)
 {
     double all = 0;
@@ -30,8 +30,7 @@ static by_status parse_weights(const char *list, int labels, float *weights)
         if (end == at || !(weights[i] >= 0) || !isfinite(weights[i]) || *end != (i + 1 < labels ? ',' : '\0'))
             return base_fail(
                 BY_ERR_ARGUMENT,
-                "class weights are \"balanced\" or %d numbers with commas, one for each label, not "
-                "\"%s\"",
+                "class weights are \"balanced\" or %d numbers with commas, one for each label, not \"%s\"",
                 labels, list);
         at = end + 1;
     }
@@ -44,7 +43,7 @@ by_status train_tuning_weights(train_task *w, const char *list)
     if (!list)
         return BY_OK;
     if (!train_task_has_names(w->examples.spec.kind) || w->examples.spec.separator)
-        return base_fail(BY_ERR_ARGUMENT, "class weights are for tasks where one label of several is right");
+        return base_fail(BY_ERR_ARGUMENT, "class weights are for tasks with one label per example");
     w->weights = base_alloc_zero((size_t)labels, sizeof *w->weights);
     if (!w->weights)
         return BY_ERR_MEMORY;

@@ -31,7 +31,7 @@ bool train_folder_owns(const train_folder *f, const char *name)
     return find_name(f, name) >= 0;
 }
 
-/* A name that is not listed yet. Every resumed run adds one, of its event file: the list has to bear many. */
+/* Adds an unlisted name. Every resumed run adds its event file, so the list can grow long. */
 static by_status push_new(train_folder *f, const char *name)
 {
     if (!f->arena && !(f->arena = base_arena_new()))
@@ -75,14 +75,14 @@ static by_status write_list(const train_folder *f)
     return s;
 }
 
-/* A path inside the folder: neither absolute nor leading out of it. */
+/* Whether a path stays inside the folder: neither absolute nor with "..". */
 static bool is_inside(const char *name)
 {
     return *name && *name != '/' && strcmp(name, "..") != 0 && strncmp(name, "../", 3) != 0 &&
            !strstr(name, "/../");
 }
 
-/* False: there is no list, or none that can be read. */
+/* Returns false if there is no readable list. */
 static bool read_list(train_folder *f)
 {
     char *path = base_path_join(f->out, OWNED);
@@ -148,7 +148,7 @@ by_status train_folder_claim_in(train_folder *f, const char *dir, const char *na
     char *path = base_path_join(f->out, dir), *file = base_path_join(dir, name);
     by_status s = path && file ? BY_OK : BY_ERR_MEMORY;
     if (s == BY_OK && !base_dir_exists(path))
-        s = train_folder_claim(f, &dir, 1); /* else the directory is somebody else's, and stays */
+        s = train_folder_claim(f, &dir, 1); /* otherwise the directory is foreign and stays */
     if (s == BY_OK)
         s = train_folder_claim(f, &(const char *){file}, 1);
     if (s == BY_OK)
@@ -160,7 +160,7 @@ by_status train_folder_claim_in(train_folder *f, const char *dir, const char *na
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-/* Remove one path of the folder; one that is not there is fine, and so is a directory that is not empty. */
+/* Removes a path of the folder, ignoring missing files and directories that are not empty. */
 static by_status remove_path(const train_folder *f, const char *name)
 {
     char *path = base_path_join(f->out, name);
@@ -216,7 +216,7 @@ static size_t temporary_of(const char *name)
     return (size_t)(mark - name);
 }
 
-/* Remove what a process that died while writing has left of files that are the run's own. */
+/* Removes temporary files of the run that a crashed process left. */
 static by_status remove_temporaries(const train_folder *f, const char *dir)
 {
     char *path = base_path_join(f->out, dir);
@@ -251,7 +251,7 @@ static by_status tidy(train_folder *f)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Make the directories of a path, and note the first one that did not exist. */
+/* Creates the directories of a path, and records the first one that did not exist. */
 static by_status make_folder(train_folder *f)
 {
     char *prefix = base_strdup(f->out);
@@ -272,8 +272,8 @@ static by_status make_folder(train_folder *f)
     return base_dir_make(f->out);
 }
 
-/* A process that gives up removes its lock file: a lock counts only while its file is the one in the folder.
- */
+/* A process that fails to start removes its lock file, so a lock counts only while its file is the one in the
+ * folder. */
 static by_status take_lock(train_folder *f, const char *path)
 {
     for (int tries = 0; tries < 100; tries++) {
@@ -334,7 +334,7 @@ void train_folder_close(train_folder *f)
     *f = (train_folder){.lock = -1};
 }
 
-/* The directories that were made, from the last one up, as long as they are empty. */
+/* Removes the created directories, innermost first, while they are empty. */
 static void remove_made(const train_folder *f)
 {
     char *path = f->made ? base_strdup(f->out) : NULL;
@@ -361,7 +361,7 @@ void train_folder_abandon(train_folder *f)
     } else if (f->lock >= 0) {
         static const char *const mine[] = {OWNED, ".lock"};
         tidy(f);
-        for (int i = f->count - 1; i >= 0; i--) /* what a directory holds comes after it */
+        for (int i = f->count - 1; i >= 0; i--) /* a directory is listed before its contents */
             remove_path(f, f->names[i]);
         for (int i = 0; i < BY_COUNT(mine); i++)
             if (i == 0 ? f->count > 0 : f->made_lock)
@@ -373,7 +373,7 @@ void train_folder_abandon(train_folder *f)
     base_free(message);
 }
 
-/* ---- writing by way of a stage --------------------------------------------------------------- */
+/* ---- staged writing -------------------------------------------------------------------------- */
 
 by_status train_folder_stage(train_folder *f, char **path)
 {
@@ -450,7 +450,7 @@ static by_status sync_all(const char *dir, char *const *names, int count, size_t
     return BY_OK;
 }
 
-/* List the files that `from` holds as those of `to`, and rename the directory. */
+/* Lists the files of `from` as those of `to`, and renames the directory. */
 static by_status rename_owned(train_folder *f, const char *from, const char *to)
 {
     char **names = NULL, *old = base_path_join(f->out, from), *path = base_path_join(f->out, to);
@@ -509,7 +509,7 @@ static bool is_among(const char *name, char *const *names, int count)
     return false;
 }
 
-/* Files of an earlier model or tokenizer would be taken for the new one's. */
+/* Files of an earlier model or tokenizer would be mistaken for those of the new one. */
 static by_status drop_stale(train_folder *f, const char *dir, char *const *names, int count)
 {
     const size_t skip = dir ? strlen(dir) + 1 : 0;
@@ -548,7 +548,7 @@ by_status train_folder_place_files(train_folder *f, const char *dir)
     return s == BY_OK ? remove_path(f, STAGE "/") : s;
 }
 
-/* ---- a run that starts afresh ---------------------------------------------------------------- */
+/* ---- overwriting a run ----------------------------------------------------------------------- */
 
 by_status train_folder_take_input(train_folder *f)
 {
@@ -569,7 +569,7 @@ by_status train_folder_forget(train_folder *f)
     for (int i = f->count - 1; i >= 0; i--) {
         const char *name = f->names[i];
         if (strcmp(name, "data") == 0 || is_under(name, "data") || train_folder_is_model_file(name))
-            continue; /* used again, or replaced at the end */
+            continue; /* reused, or replaced at the end */
         BY_TRY(remove_path(f, name));
         bool keep = false; /* the list has these in any case */
         for (int k = 0; k < BY_COUNT(kept); k++)

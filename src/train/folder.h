@@ -8,7 +8,7 @@
 
 #define TRAIN_FOLDER_STAGE "unfinished-checkpoint"
 
-/* The standard input, kept; and that of a run which is about to replace an earlier one. */
+/* Saved standard input, and that of a run that is about to replace an earlier one. */
 #define TRAIN_FOLDER_INPUT     "data/input"
 #define TRAIN_FOLDER_NEW_INPUT "data/input.new"
 
@@ -17,7 +17,7 @@ typedef struct train_folder {
     char **names; /* owned paths, relative to out; a name that ends in '/' is a directory with all it holds */
     int count, capacity;
     base_arena *arena; /* has the names */
-    bool held;         /* a run was in the folder when it was opened */
+    bool held;         /* the folder held a run when it was opened */
     bool made_lock;    /* .lock did not exist before */
     char *made;        /* the first directory of the path `out` that did not exist before, or NULL */
     int lock;
@@ -25,17 +25,17 @@ typedef struct train_folder {
     void *user;
 } train_folder;
 
-/* Make the folder, lock it, read which paths the run owns, and remove the temporary files that a run which
- * died has left. A folder of a version that kept no list gets one. Another process that trains into the
- * folder is an error. train_folder_close in every case. */
+/* Creates the folder, locks it, reads the owned paths, and removes temporary files of a crashed run. A folder
+ * of a version without a list gets one. Another process that trains into the folder is an error. Call
+ * train_folder_close in every case. */
 by_status train_folder_open(train_folder *f, const char *out);
 void train_folder_close(train_folder *f); /* zero state is legal */
 
-/* Remove everything that a run which could not start has created. A folder that held a run keeps it as it is.
- * The error message is kept. */
+/* Removes everything that a run that could not start has created. A run that was in the folder is kept. The
+ * error message is kept. */
 void train_folder_abandon(train_folder *f);
 
-/* How a run will use a folder. */
+/* How a run uses a folder. */
 typedef struct train_folder_use {
     const char *out;
     bool overwrite;    /* an earlier run will be replaced */
@@ -50,8 +50,8 @@ typedef struct train_folder_use {
     void *user;
 } train_folder_use;
 
-/* train_folder_open, and look at the start for what would fail hours later: names that the run needs and that
- * are taken, inputs that it would replace. Nothing of an earlier run is removed: see train_folder_forget. */
+/* train_folder_open, plus early checks for errors that would otherwise occur hours later: required names that
+ * are taken, inputs that would be replaced. Removes nothing of an earlier run: see train_folder_forget. */
 by_status train_folder_enter(train_folder *f, const train_folder_use *use);
 
 bool train_folder_owns(const train_folder *f, const char *name);
@@ -91,8 +91,8 @@ by_status train_folder_forget(train_folder *f);
 /* A new standard input, if there is one, takes the place of the old one. */
 by_status train_folder_take_input(train_folder *f);
 
-/* The files of a directory and its subdirectories, sorted, each after "prefix/" unless prefix is NULL. Directories are among them, each
- * before what it holds. base_paths_free in every case. */
+/* The files of a directory and its subdirectories, sorted, each after "prefix/" unless prefix is NULL.
+ * Directories are among them, each before what it holds. base_paths_free in every case. */
 by_status train_folder_files(const char *dir, const char *prefix, char ***names, int *count);
 
 /* Send a warning to the caller of the run. */

@@ -1,4 +1,4 @@
-/* folder_reserved.c - what a run may not touch: its inputs, and names that are taken. See folder.h. */
+/* folder_reserved.c - checks that a run does not touch its inputs and foreign files. See folder.h. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static bool is_under(const char *name, const char *dir)
     return strncmp(name, dir, n) == 0 && name[n] == '/';
 }
 
-/* The path of an input below the folder, or NULL when it lies elsewhere or does not exist. */
+/* The path of an input relative to the folder, or NULL if it is elsewhere or does not exist. */
 static char *path_inside(const train_folder *f, const char *input)
 {
     char out[PATH_MAX], path[PATH_MAX];
@@ -26,7 +26,7 @@ static char *path_inside(const train_folder *f, const char *input)
     return is_under(path, out) ? base_strdup(path + strlen(out) + 1) : NULL;
 }
 
-/* An input of a run that starts afresh must not be a part of the run that it replaces. */
+/* An input must not be part of the run that is replaced. */
 static by_status guard(const train_folder *f, const char *input)
 {
     char *inside = input ? path_inside(f, input) : NULL;
@@ -36,28 +36,27 @@ static by_status guard(const train_folder *f, const char *input)
         if (strcmp(name, inside) == 0 || is_under(inside, name) || (*inside && is_under(name, inside)))
             s = base_fail(
                 BY_ERR_ARGUMENT,
-                "%s belongs to the run in %s, which starting afresh would replace; use another folder", input,
+                "%s belongs to the run in %s, which starting over would replace; use another folder", input,
                 f->out);
     }
     base_free(inside);
     return s;
 }
 
-/* The model that is read must not be the folder itself, which will hold a model. */
+/* The input model must not be in the folder itself, which will hold a model. */
 static by_status keep_apart(const train_folder *f, const char *input)
 {
     char *inside = input ? path_inside(f, input) : NULL;
-    by_status s = inside && !*inside
-                      ? base_fail(BY_ERR_ARGUMENT,
-                                  "%s is the model that is read and the folder to write to: it would be "
-                                  "replaced; use another folder",
-                                  input)
-                      : BY_OK;
+    by_status s = inside && !*inside ? base_fail(BY_ERR_ARGUMENT,
+                                                 "%s is both the model to read and the output folder, and "
+                                                 "would be replaced; use another folder",
+                                                 input)
+                                     : BY_OK;
     base_free(inside);
     return s;
 }
 
-/* ---- names that will be needed --------------------------------------------------------------- */
+/* ---- required names -------------------------------------------------------------------------- */
 
 static const char *const MODEL_FILES[] = {"config.json",
                                           "generation_config.json",
@@ -118,7 +117,7 @@ static by_status check_checkpoints(const train_folder *f)
     return s;
 }
 
-/* Names that will be needed must be free or owned: found at the start, not hours later. */
+/* Required names must be free or owned; checked at the start, not hours later. */
 static by_status reserve(train_folder *f, bool averaged, bool model)
 {
     static const char *const names[] = {"run.json", "metrics.jsonl", "loss.svg",  "last",
@@ -147,7 +146,7 @@ void train_folder_warn(const train_folder *f, const char *fmt, ...)
 by_status train_folder_enter(train_folder *f, const train_folder_use *use)
 {
     if (by_ngram_is(use->out))
-        return base_fail(BY_ERR_ARGUMENT, "%s: holds an n-gram model; choose another directory", use->out);
+        return base_fail(BY_ERR_ARGUMENT, "%s holds an n-gram model; choose another directory", use->out);
     base_error_clear();
     BY_TRY(train_folder_open(f, use->out));
     f->report = use->report;

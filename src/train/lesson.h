@@ -1,6 +1,6 @@
-/* lesson.h - what a room above this one may change in a whole run: the model that a new run begins with, its loss, the arrays of its
- * batches, and parameters that learn beside the model. Distillation is such a lesson. Data, steps, evaluations, checkpoints
- * and logs stay those of by_train_run and by_finetune_run. */
+/* lesson.h - hooks by which other rooms change a run: the initial model, the loss, the arrays of batches, and
+ * parameters trained along with the model. Distillation uses it. Data, steps, evaluations, checkpoints and
+ * logs remain those of by_train_run and by_finetune_run. */
 #ifndef BY_TRAIN_LESSON_H
 #define BY_TRAIN_LESSON_H
 
@@ -11,25 +11,26 @@
 typedef struct train_lesson {
     void *user;
     const char *title; /* of loss.svg */
-    /* Makes the model of a new run, with the task, labels, types and buffers of spec. */
+    /* Creates the model of a new run, with the task, labels, types and buffers of spec. */
     by_status (*open)(void *user, by_device *d, const by_model_spec *spec, by_model **out);
-    /* The model is there. from: the checkpoint that the run resumes from, or NULL. */
+    /* Called when the model exists. from: the checkpoint to resume from, or NULL. */
     by_status (*begin)(void *user, by_model *m, const char *from);
-    by_loss_fn loss; /* of training; evaluations have the model's own */
+    by_loss_fn loss; /* training loss; evaluations use the model's own */
     void *loss_user;
     bool hidden, scores; /* outputs that it reads */
     int segments;        /* that a teacher tells apart: see data_rows_spec */
-    /* Changes the arrays of a batch. compiles: only their shapes count. */
+    /* Changes the arrays of a batch. compiles: only their shapes matter. */
     by_status (*prepare)(void *user, by_batch *b, bool compiles);
-    by_status (*update)(void *user, double rate, int64_t step); /* the model has been updated; step from 0 */
-    by_status (*save)(void *user, const char *dir);             /* into a new checkpoint */
-    void (*record)(void *user, train_record *out);              /* for run.json */
+    /* called after an update; step counts from 0 */
+    by_status (*update)(void *user, double rate, int64_t step);
+    by_status (*save)(void *user, const char *dir); /* into a new checkpoint */
+    void (*record)(void *user, train_record *out);  /* for run.json */
     /* Measures of the last step, for the report of an evaluation. */
     by_status (*measure)(void *user, const by_trainer *t, by_report *r);
 } train_lesson;
 
-/* by_train_run and by_finetune_run with a lesson, or without one (NULL). init_from or model names the directory that has the tokenizer;
- * the model there is not opened. */
+/* by_train_run and by_finetune_run with a lesson, which may be NULL. With one, init_from or model only names
+ * the directory of the tokenizer; the model there is not opened. */
 by_status train_run_with(by_device *d, const by_run_spec *spec, const train_lesson *lesson,
                          by_run_result *result);
 by_status train_finetune_with(by_device *d, const by_finetune_spec *spec, const train_lesson *lesson,

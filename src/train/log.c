@@ -19,14 +19,14 @@ struct train_log {
     report_history history;
 };
 
-/* A file that could not be written is no reason to end a run. */
+/* A file that cannot be written does not end a run. */
 static void give_up(train_log *l, const char *what)
 {
     train_folder_warn(l->folder, "%s; training goes on without %s", by_error_message(), what);
     base_error_clear();
 }
 
-/* Take one old line over when it is whole and not after `step`. A torn last line, left by a crash, is
+/* Keeps an old line if it is complete and not after `step`. A partial last line, left by a crash, is
  * dropped. */
 static by_status replay(train_log *l, const char *line, size_t size, int64_t step, base_buf *kept)
 {
@@ -41,7 +41,7 @@ static by_status replay(train_log *l, const char *line, size_t size, int64_t ste
     }
     cJSON_Delete(json);
     if (base_error_status() == BY_ERR_MEMORY)
-        return BY_ERR_MEMORY; /* a line that could not be read for want of memory is no torn one */
+        return BY_ERR_MEMORY; /* out of memory: not a partial line */
     base_error_clear();
     return s;
 }
@@ -147,7 +147,7 @@ static int add_scalars(scalar *out, int n, const by_metric *list, int count, con
     return n;
 }
 
-/* The values of a report that are numbers; returns how many. */
+/* The numeric values of a report; returns their number. */
 static int scalars_of(const by_report *r, scalar *out)
 {
     const scalar all[] = {{"loss", "train/loss", r->loss},

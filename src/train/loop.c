@@ -88,7 +88,7 @@ by_status train_loop_begin(train_loop *l, const train_loop_spec *spec)
 {
     l->spec = *spec;
     if (spec->patience > 0 && !spec->evaluates)
-        return base_fail(BY_ERR_ARGUMENT, "patience counts evaluations, and there are no evaluation data");
+        return base_fail(BY_ERR_ARGUMENT, "patience requires evaluation data");
     if (l->last) {
         BY_TRY(train_checkpoint_mend(&l->folder, &l->state, spec->keep));
         BY_TRY(l->longer ? write_record(l) : BY_OK);
@@ -162,7 +162,7 @@ by_status train_update(by_trainer *t, double rate)
     by_status s = by_trainer_update(t, rate, NULL);
     if (s == BY_OK)
         return BY_OK;
-    BY_TRY(by_trainer_loss(t, &loss)); /* says more than a norm that is not finite */
+    BY_TRY(by_trainer_loss(t, &loss)); /* a non-finite loss is reported before a non-finite norm */
     return s == BY_ERR_NUMERIC ? bad_norm(by_trainer_steps(t) + 1) : s;
 }
 
@@ -185,7 +185,7 @@ static by_status start_step(train_loop *l)
     return BY_OK;
 }
 
-/* Each read-back costs a GPU a break of less than a millisecond: once a second is rare enough. */
+/* Each read-back stalls a GPU for less than a millisecond, which is negligible once a second. */
 static void set_limit(train_loop *l, double step_seconds)
 {
     const double wanted = l->client->measure                     ? 1
@@ -195,8 +195,8 @@ static void set_limit(train_loop *l, double step_seconds)
     l->limit = (int)BY_MAX(BY_MIN(wanted, (double)BY_TRAINER_KEPT), 1);
 }
 
-/* A share above 1 shows that the peak was measured while something else kept the device busy. It is measured again, a few times at
- * most, and is unknown when that does not help. */
+/* A share above 1 shows that the device was busy when the peak was measured. It is measured again, a few
+ * times at most, and otherwise unknown. */
 static double peak_share(train_loop *l, double rate)
 {
     enum { TRIES = 3 };
@@ -218,8 +218,8 @@ static by_status check(const by_report *r)
     return isfinite(r->grad_norm) ? BY_OK : bad_norm(r->step);
 }
 
-/* Wait for the pending steps; log and report all but the last, which is left to the caller: *last. The first step whose loss or norm
- * is not finite is BY_ERR_NUMERIC, after the reports of those before it. */
+/* Waits for the pending steps; logs and reports all except the last, which is left to the caller in *last. A
+ * non-finite loss or norm is BY_ERR_NUMERIC, after the reports of the steps before it. */
 static by_status read_back(train_loop *l, by_report *last)
 {
     const int n = (int)pending(l);
@@ -269,7 +269,7 @@ static bool evaluates(const train_loop *l)
     return l->spec.evaluates && (is_last(l) || l->state.step % l->spec.eval_every == 0);
 }
 
-/* Whether there is more to do after this step than to start the next one. */
+/* Whether anything is due after this step besides starting the next one. */
 static bool is_due(const train_loop *l)
 {
     return pending(l) >= l->limit || evaluates(l) || is_last(l) || l->state.step % l->spec.save_every == 0;
@@ -280,7 +280,7 @@ static bool out_of_patience(const train_loop *l)
     return l->spec.patience > 0 && l->state.stale >= l->spec.patience;
 }
 
-/* Small evaluation sets often tie: among equal scores the lower loss is better. */
+/* Small evaluation sets often tie: the lower loss then decides. */
 static bool is_better(const train_run_state *best, double loss, double score)
 {
     if (isnan(best->best_eval))
@@ -289,7 +289,7 @@ static bool is_better(const train_run_state *best, double loss, double score)
                         : score > best->best_eval || (score == best->best_eval && loss < best->best_loss);
 }
 
-/* Evaluate, and remember the best. */
+/* Evaluates, and records the best. */
 static by_status evaluate(train_loop *l, by_report *r, bool *is_best)
 {
     train_run_state *s = &l->state;
@@ -317,7 +317,7 @@ static by_status save(train_loop *l, bool is_best)
     return BY_OK;
 }
 
-/* Read the pending steps back, and do what is due after the last of them. */
+/* Reads back the pending steps, and does what is due after the last of them. */
 static by_status complete(train_loop *l)
 {
     by_report r;
@@ -342,7 +342,7 @@ static by_status cancel(train_loop *l)
         BY_TRY(complete(l));
     if (l->state.step > 0)
         BY_TRY(save(l, false));
-    return base_fail(BY_ERR_CANCELLED, "stopped at step %lld; the same command goes on from there",
+    return base_fail(BY_ERR_CANCELLED, "stopped at step %lld; repeat the command to continue",
                      (long long)l->state.step);
 }
 

@@ -1,13 +1,14 @@
-/* loop.h - the one training loop: it evaluates, saves, logs, reports, stops early, cancels and resumes. It knows neither models
- * nor data. A client brings those, and does the steps. Pretraining (run.c) and fine-tuning (finetune.c) are clients.
+/* loop.h - the training loop: evaluation, saving, logging, reports, early stopping, cancellation and
+ * resuming. It knows neither models nor data: a client provides them and executes the steps. Pretraining
+ * (run.c) and fine-tuning (finetune.c) are clients.
  *
  *   train_client     what a client does: start a step, read losses back, evaluate, save, load
  *   train_loop_spec  what a run asks for: number of steps, schedule, when to evaluate, save and log
  *   train_run_state  where a run stands, which is what a checkpoint keeps (checkpoint.h)
  *   train_loop       all of that, with the run folder and the logs
  *
- * A client calls in this order: train_loop_open; train_loop_load when there is a checkpoint; train_loop_plan; train_loop_check;
- * train_loop_begin; train_loop_run; train_loop_close. */
+ * A client calls in this order: train_loop_open; train_loop_load when there is a checkpoint; train_loop_plan;
+ * train_loop_check; train_loop_begin; train_loop_run; train_loop_close. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -15,29 +16,30 @@
 #include "train/log.h"
 #include "train/record.h"
 
-/* What a step worked on. */
+/* Amounts of data of a step. */
 typedef struct train_work {
     double tokens, flops;
     double pictures;
-    double waited; /* seconds, for data that are prepared ahead */
+    double waited; /* seconds of waiting, for prefetched data */
 } train_work;
 
 typedef struct train_client {
-    /* Start step `step`, counted from 0, without waiting for the device. BY_ERR_CANCELLED: nothing has changed; the run is saved as
-     * it was before. */
+    /* Starts step `step`, counted from 0, without waiting for the device. BY_ERR_CANCELLED: nothing has
+     * changed; the run is saved in its previous state. */
     by_status (*step)(void *self, int64_t step, double rate, train_work *work);
     /* Losses and gradient norms of the last `count` steps, the oldest first; waits for them. */
     by_status (*read)(void *self, int count, double *losses, double *norms);
-    /* Held-out loss and metrics into the report. Where something else than the loss decides which model is best, *score receives
-     * it: more is better, and the loss decides ties. */
+    /* Adds held-out loss and metrics to the report. *score may receive a criterion for the best model, higher
+     * is better, with the loss breaking ties; by default the loss decides. */
     by_status (*evaluate)(void *self, by_report *r, double *score);
-    /* Write into a new checkpoint, or read from one, everything but the state of the loop: any number of models. */
+    /* Writes to a new checkpoint, or reads from one, everything except the state of the loop: any number of
+     * models. */
     by_status (*save)(void *self, const char *dir);
     by_status (*load)(void *self, const char *dir);
     by_status (*record)(void *self, train_record *r); /* for run.json */
     void (*title)(void *self, base_buf *out);         /* of loss.svg */
-    /* Set the measures of the report to what is known of the last step besides its loss. NULL: nothing is. A client that has this is
-     * read back after every step. */
+    /* Sets the measures of the report for the last step. May be NULL. A client with this callback is read
+     * back after every step. */
     void (*measure)(void *self, by_report *r);
 } train_client;
 
@@ -56,7 +58,7 @@ typedef struct train_loop_spec {
     bool (*cancelled)(void *user);
     void *user;
 } train_loop_spec;
-/* The members that by_run_spec and by_finetune_spec share. */
+/* Members common to by_run_spec and by_finetune_spec. */
 #define TRAIN_LOOP_SHARED(s)                                                                                \
     .steps = (s)->steps, .eval_every = (s)->eval_every, .log_every = (s)->log_every,                        \
     .save_every = (s)->save_every, .schedule = (s)->schedule, .keep = (s)->keep, .patience = (s)->patience, \
@@ -68,37 +70,39 @@ typedef struct train_loop {
     void *self; /* the client's struct */
     train_loop_spec spec;
     train_folder folder;
-    char *last; /* the checkpoint that the run resumes from; NULL for a new run */
+    char *last; /* the checkpoint to resume from; NULL for a new run */
     train_run_state state;
-    int64_t first_steps; /* the number of steps that the run began with */
-    bool longer;         /* more steps are asked for than are recorded */
+    int64_t first_steps; /* the number of steps that the run was started with */
+    bool longer;         /* more steps are requested than recorded */
     train_log *log;
     double started;
-    /* Read-back. A GPU need not wait for the host, nor the host for a GPU: losses and norms stay on the device and are read for
-     * several steps at once, after about a second's worth and whenever a step is evaluated or saved. */
-    int64_t read;           /* steps that have been read back; the others are pending */
-    int limit;              /* how many may be pending */
-    double begin;           /* when the pending steps began */
+    /* Read-back. So that neither the GPU nor the host waits, losses and norms stay on the device and are read
+     * for several steps at once, about once a second and whenever a step is evaluated or saved. */
+    int64_t read;           /* steps read back so far; the others are pending */
+    int limit;              /* maximum pending steps */
+    double begin;           /* start time of the pending steps */
     train_work work;        /* their work */
-    double waited, stepped; /* of all steps: seconds of waiting for data, and in all */
+    double waited, stepped; /* over all steps: seconds of waiting for data, and in total */
     double peak;            /* measured FLOP/s of matrix products; NaN: unknown */
-    int remeasured;         /* how often it was measured again */
+    int remeasured;         /* number of repeated measurements */
     /* the result */
     double loss; /* of the last step; NaN before */
     bool stopped_early;
 } train_loop;
 
-/* Lock the run folder and find the checkpoint to resume from, l->last. train_loop_close in every case. */
+/* Locks the run folder and finds the checkpoint to resume from, l->last. Call train_loop_close in every
+ * case. */
 by_status train_loop_open(train_loop *l, const train_client *client, void *self, const train_folder_use *use);
-/* A run goes on with the family that it began with: said before data of another kind are opened. family NULL: that of the run. */
+/* Checks that a resumed run has the same family, before data of another kind are opened. family NULL: that of
+ * the run. */
 by_status train_loop_check_family(const train_loop *l, const char *family);
-/* Read l->last: the state, and through the client the rest. */
+/* Reads l->last: the state, and the rest through the client. */
 by_status train_loop_load(train_loop *l);
-/* Compare the number of steps with what a resumed run recorded: l->first_steps, l->longer. */
+/* Compares the number of steps with the record of a resumed run: l->first_steps, l->longer. */
 by_status train_loop_plan(train_loop *l, int64_t steps);
-/* A run resumes only as it began: compare the client's record with run.json. */
+/* A run resumes only with the same settings: compares the client's record with run.json. */
 by_status train_loop_check(train_loop *l);
-/* For a client's record: what runs of all kinds but pretraining have alike. */
+/* Adds the facts common to all runs except pretraining to a client's record. */
 typedef struct train_course {
     int batch, accumulate;
     int64_t steps;
@@ -115,17 +119,17 @@ typedef struct train_course {
             on                                                                                             \
     }
 void train_loop_record(const train_loop *l, const train_course *c, train_record *out);
-/* Everything is open: write run.json, remove an earlier run that is to be replaced, open the logs. */
+/* Called when everything is open: writes run.json, removes an earlier run to be replaced, opens the logs. */
 by_status train_loop_begin(train_loop *l, const train_loop_spec *spec);
-/* The result of a run that has not begun: its numbers are NaN. */
+/* The result of a run that has not started, with NaN values. */
 by_run_result train_loop_no_result(void);
 by_status train_loop_run(train_loop *l);
-/* A run that failed before its first step leaves nothing in the folder. */
+/* Cleans up the folder if the run failed before its first step. */
 void train_loop_close(train_loop *l, by_status status);
 
 by_report train_report_empty(void);
 void train_loop_report(const train_loop *l, by_report *r);
-/* Report a sentence about the run that begins. */
+/* Reports a note at the start of the run. */
 void train_loop_announce(const train_loop *l, const char *note);
 
 /* For clients with one trainer: by_trainer_update, whose error names the step. */

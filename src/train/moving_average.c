@@ -9,9 +9,10 @@
 struct train_average {
     by_params *params;
     double decay;
-    by_dtype type;             /* of what is averaged: masters, or the values where there are none */
-    by_memory trained, values; /* views of the list's buffers: what is averaged, and what products read */
-    by_memory *average, *kept; /* f32 or f64; the parameters while the average is in their place */
+    by_dtype type; /* type of the averaged buffer: masters, or values if there are no masters */
+    /* views of the list's buffers: the averaged one, and the one that products read */
+    by_memory trained, values;
+    by_memory *average, *kept; /* f32 or f64; holds the parameters while they are swapped */
     by_program *update, *enter, *leave;
     by_tensor *rate;
 };
@@ -38,7 +39,7 @@ static void build_update(by_graph *g, train_average *a)
     by_store(g, by_add(g, by_mul(g, by_sub(g, x, average), a->rate), average), average);
 }
 
-/* Writes to what is trained, and to what products read where that is another buffer. */
+/* Writes to the trained buffer, and to the one that products read if different. */
 static void put(by_graph *g, train_average *a, by_tensor *from, by_tensor *to)
 {
     by_store(g, by_cast(g, from, a->type), to);
@@ -190,7 +191,7 @@ static by_status load_one(train_average *a, int param, int k, const by_weights *
     by_status s = describe(a, param, k, &e);
     const by_weight *found = s == BY_OK ? by_weights_find(file, e.name) : NULL;
     if (s == BY_OK && (!found || found->dtype != e.dtype || found->bytes != e.bytes))
-        s = base_fail(BY_ERR_FORMAT, "averaging.safetensors: %s is missing or of another shape", e.name);
+        s = base_fail(BY_ERR_FORMAT, "averaging.safetensors: %s is missing or has another shape", e.name);
     forget_name(&e);
     BY_TRY(s);
     if (k == 0)

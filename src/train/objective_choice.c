@@ -1,4 +1,4 @@
-/* objective_choice.c - which objective a run has, and the rows that follow from it (dataset.h). */
+/* objective_choice.c - the objective of a run, and its rows (dataset.h). */
 #include "base/file.h"
 #include "model/model.h"
 #include "base/json.h"
@@ -17,7 +17,7 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
         return base_fail(BY_ERR_ARGUMENT, "parallel text is for the objective \"tlm\", not \"%s\"", name);
     if (c->language_count &&
         (*out == DATA_OBJECTIVE_LM || *out == DATA_OBJECTIVE_NSP || *out == DATA_OBJECTIVE_SOP))
-        return base_fail(BY_ERR_ARGUMENT, "the objective \"%s\" knows no languages", name);
+        return base_fail(BY_ERR_ARGUMENT, "the objective \"%s\" has no languages", name);
     if ((c->block || c->reuse || c->one_way) && *out != DATA_OBJECTIVE_PLM)
         return base_fail(
             BY_ERR_ARGUMENT,
@@ -26,7 +26,7 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
     if ((*out == DATA_OBJECTIVE_PIXELS) != (a->canvas != NULL))
         return base_fail(BY_ERR_ARGUMENT,
                          a->canvas ? "%s learns pixels; the objective \"%s\" is for text"
-                                   : "%s is no model of pixels, which the objective \"%s\" is for",
+                                   : "%s is not a pixel model, which the objective \"%s\" requires",
                          a->title, name);
     if (!a->classes[data_objective_task(*out)])
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for the objective \"%s\"; its own is \"%s\"",
@@ -99,7 +99,7 @@ by_status train_dataset_objectives(train_dataset *d, const by_run_spec *s, const
     if (!d->rows)
         return base_error_status();
     if (data_objective_task(d->kind) == BY_TASK_SEQ2SEQ && spec.start < 0)
-        return base_fail(BY_ERR_FORMAT, "the model does not say its decoder_start_token_id");
+        return base_fail(BY_ERR_FORMAT, "the model has no decoder_start_token_id");
     if (d->eval_part.count == 0 || !held)
         return BY_OK;
     spec.step_rows = s->batch;

@@ -52,7 +52,7 @@ static by_program *build(by_update *u, by_params *p)
     return by_compile(g, &(by_compile_spec){0});
 }
 
-/* 0 asks for the usual value, a negative number for 0. */
+/* 0 selects the default, a negative number 0. */
 static double or_usual(double value, double usual)
 {
     return value == 0 ? usual : BY_MAX(value, 0);
@@ -65,7 +65,7 @@ by_update *by_update_new(by_params *p, const by_optimizer_spec *spec)
         return NULL;
     }
     if (!p->training) {
-        base_fail(BY_ERR_ARGUMENT, "the model was not opened for training");
+        base_fail(BY_ERR_ARGUMENT, "the parameters were not frozen for training");
         return NULL;
     }
     by_update *u = base_alloc_zero(1, sizeof *u);
@@ -103,7 +103,7 @@ by_status by_update_run(by_update *u, double learning_rate, int64_t step, double
     hyper[GR_HYPER_CORR2] = (float)(1 - pow(u->spec.beta2, (double)step));
     hyper[GR_HYPER_STEP] = (float)step;
     hyper[GR_HYPER_MOMENTUM] = (float)u->spec.momentum;
-    if (u->gr_stochastic) /* not the numbers that dropout has in the same step */
+    if (u->gr_stochastic) /* differs from the random numbers of dropout in the same step */
         by_program_seed(u->program, base_hash("rounding", 8, u->spec.seed), (uint64_t)step);
     BY_TRY(by_write(u->program, u->hyper, hyper, sizeof hyper));
     BY_TRY(by_run(u->program));

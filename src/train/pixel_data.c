@@ -1,5 +1,5 @@
-/* pixel_data.c - see pixel_data.h. Pictures become tokens once; these stay in the run folder, in one file in the order of a
- * permutation: what is held out comes last. */
+/* pixel_data.c - see pixel_data.h. Pictures are tokenised once; the tokens stay in the run folder, in one
+ * file in permuted order, with held-out pictures last. */
 #include "train/pixel_data.h"
 
 #include <math.h>
@@ -9,10 +9,11 @@
 #include "train/shard_facts.h"
 
 enum {
-    COLOURS = 512,           /* of a palette, as published, */
-    GREYS = 32,              /* and of one for grey pictures */
-    FIXED_SEED = 1,          /* runs of all seeds have the same palette, and hold out the same pictures */
-    SAMPLE_PIXELS = 1 << 18, /* that a palette is learned from */
+    COLOURS = 512, /* of a palette, as published, */
+    GREYS = 32,    /* and of one for grey pictures */
+    /* independent of the run's seed: all runs have the same palette and held-out pictures */
+    FIXED_SEED = 1,
+    SAMPLE_PIXELS = 1 << 18, /* used to learn a palette */
     CHUNK = 256              /* pictures that are encoded at once */
 };
 
@@ -29,7 +30,7 @@ static by_picture_set *open_set(const by_run_spec *s, const char *const *paths, 
                                                       .format = format});
 }
 
-/* Whether a family reads colours of a palette. */
+/* Whether a family uses a palette. */
 static bool reads_palette(const arch_family *a)
 {
     void *config = base_alloc_zero(1, a->config_size);
@@ -41,7 +42,7 @@ static bool reads_palette(const arch_family *a)
     return palette;
 }
 
-/* The size that pictures are brought to: the one that is asked for, that of all pictures, or the shorter side of the first. */
+/* The size of pictures: the requested one, that of all pictures, or the shorter side of the first. */
 static by_status find_size(const by_run_spec *s, const by_picture_set *set, bool square, int *height,
                            int *width)
 {
@@ -63,7 +64,7 @@ static by_status find_size(const by_run_spec *s, const by_picture_set *set, bool
     return BY_OK;
 }
 
-/* RGB pixels of pictures in the order of the part, up to `most`. Returns their number, -1 on failure. */
+/* RGB pixels of pictures in the order of the part, at most `most`. Returns their number, or -1 on failure. */
 static int64_t sample_pixels(const data_picture_part *part, const by_processor *p, uint8_t *out, int64_t most)
 {
     int64_t n = 0;
@@ -81,7 +82,7 @@ static int64_t sample_pixels(const data_picture_part *part, const by_processor *
     return n;
 }
 
-/* A processor with a palette of the colours of the training pictures. */
+/* A processor with a palette learned from the training pictures. */
 static by_processor *learn_palette(const data_picture_part *train, int colours, int height, int width)
 {
     by_processor_spec spec = {.channels = 3, .height = height, .width = width};
@@ -190,7 +191,7 @@ static by_status write_tokens(const char *path, const data_picture_part *parts, 
     return s;
 }
 
-/* A number for everything that decides about the tokens. */
+/* A hash of everything that the tokens depend on. */
 static uint64_t source_of(const data_picture_part *part, const by_processor *p, const char *dir)
 {
     uint64_t h = by_picture_set_fingerprint(part->pictures);
@@ -260,7 +261,7 @@ static by_status claim_files(train_folder *folder, bool eval)
     return BY_OK;
 }
 
-/* The processor beside the tokens, which it decides about. */
+/* Saves the processor with the tokens, which depend on it. */
 static by_status save_processor(const train_dataset *d, train_folder *folder)
 {
     char *stage;
@@ -311,15 +312,15 @@ static by_status check_context(const by_processor *p, const by_run_spec *s)
                            (long long)tokens, s->shape.context);
 }
 
-/* A run goes on with the pictures that it began with. */
+/* A resumed run must have the same pictures. */
 static by_status check_size(const by_processor *p, int side)
 {
     int height, width;
     by_processor_size(p, &height, &width);
     return side <= 0 || (side == height && side == width)
                ? BY_OK
-               : base_fail(BY_ERR_ARGUMENT, "the run began with pictures of %d x %d pixels, not of %d", width,
-                           height, side);
+               : base_fail(BY_ERR_ARGUMENT, "the run was started with pictures of %d x %d pixels, not %d",
+                           width, height, side);
 }
 
 by_status train_pixels_open(train_dataset *d, const by_run_spec *s, train_folder *folder, const char *from)
@@ -336,8 +337,8 @@ by_status train_pixels_open(train_dataset *d, const by_run_spec *s, train_folder
         return base_error_status();
     if (!from && !palette && (s->images.colours || s->images.palette))
         return base_fail(BY_ERR_ARGUMENT,
-                         model ? "%s has its palette or values already: none can be chosen"
-                               : "%s has values of channels, not colours of a palette",
+                         model ? "%s already has a palette or values: none can be chosen"
+                               : "%s predicts channel values, not colours of a palette",
                          model ? model : a->title);
     if (model && !(d->processor = by_processor_open(model)))
         return base_error_status();
@@ -367,7 +368,7 @@ void train_pixels_shape(const train_dataset *d, by_model_shape *shape)
         shape->context = height * width;
         return;
     }
-    shape->context = 0; /* it follows from the picture */
+    shape->context = 0; /* derived from the picture */
     shape->image = height;
     shape->channels = by_processor_channels(d->processor);
 }
@@ -380,10 +381,10 @@ by_status train_pixels_objectives(train_dataset *d, const by_run_spec *s, const 
     const int start = m->arch->predicts_itself ? -1 : by_model_source_vocab(m) - 1;
     const int colours = by_processor_colours(d->processor);
     if (tokens != by_model_context(m) || (colours > 0) != c.palette || (colours && colours != c.values))
-        return base_fail(BY_ERR_FORMAT,
-                         "the model makes pictures of %d tokens of %d values; its preprocessor_config.json "
-                         "says %lld of %d",
-                         by_model_context(m), c.values, (long long)tokens, colours ? colours : 256);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "the model has pictures of %d tokens of %d values, but its preprocessor_config.json %lld of %d",
+            by_model_context(m), c.values, (long long)tokens, colours ? colours : 256);
     if (s->seq != tokens)
         return base_fail(BY_ERR_ARGUMENT, "rows are whole pictures of %lld tokens, not %d", (long long)tokens,
                          s->seq);

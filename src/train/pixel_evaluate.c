@@ -1,4 +1,4 @@
-/* pixel_evaluate.c - how likely a model of pixels finds pictures (banyan/image_tasks.h). */
+/* pixel_evaluate.c - likelihood of pictures under a pixel model (banyan/image_tasks.h). */
 #include <math.h>
 
 #include "banyan/image_tasks.h"
@@ -21,13 +21,12 @@ static by_status check_model(const by_model *m, const by_processor *p)
     by_canvas c;
     const int colours = by_processor_colours(p);
     if (!by_model_canvas(m, &c) || by_model_task(m) != BY_TASK_LM)
-        return base_fail(BY_ERR_ARGUMENT, "a %s is no model of pixels", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "a %s is not a pixel model", by_model_class(m));
     if (by_processor_tokens(p) != by_model_context(m) || (colours ? colours : 256) != c.values)
-        return base_fail(BY_ERR_FORMAT,
-                         "the model makes pictures of %d tokens of %d values; its preprocessor_config.json "
-                         "says %lld of %d",
-                         by_model_context(m), c.values, (long long)by_processor_tokens(p),
-                         colours ? colours : 256);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "the model has pictures of %d tokens of %d values, but its preprocessor_config.json %lld of %d",
+            by_model_context(m), c.values, (long long)by_processor_tokens(p), colours ? colours : 256);
     return BY_OK;
 }
 

@@ -19,7 +19,7 @@ static by_status make_folder(look *l)
     return l->folder ? BY_OK : base_error_status();
 }
 
-/* A model without values: its context, its positions, its special tokens, whether it knows languages. */
+/* A model without values, for its context, positions, special tokens and languages. */
 static by_status make_model(look *l, by_device *d)
 {
     by_model_spec spec = {.blank = true, .task = data_objective_task(l->data.kind)};
@@ -83,7 +83,7 @@ static by_status show_rows(look *l, int count, by_status (*show)(void *, const t
 {
     const int step_rows = l->spec.batch * l->spec.accumulate;
     data_samples *all = &l->rows;
-    BY_TRY(data_samples_make(all, l->data.rows, step_rows, 1)); /* each row a batch: picks begin at 0 */
+    BY_TRY(data_samples_make(all, l->data.rows, step_rows, 1)); /* each row is a batch: picks start at 0 */
     for (int64_t i = 0, step = 0; i < count; step++) {
         BY_TRY(data_objective_get(l->data.rows, step, all));
         for (int m = 0; m < step_rows; m++)

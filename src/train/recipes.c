@@ -62,7 +62,7 @@ const by_recipe *by_recipe_find(const char *name)
         }
         base_buf_printf(&known, "%s%s", i ? ", " : "", recipes[i].name);
     }
-    base_fail(BY_ERR_ARGUMENT, "no recipe is called \"%s\"; there are %s", name ? name : "",
+    base_fail(BY_ERR_ARGUMENT, "unknown recipe \"%s\"; available: %s", name ? name : "",
               known.data ? known.data : "none");
     base_buf_free(&known);
     return NULL;

@@ -14,7 +14,7 @@ const char *train_record_dtype(by_dtype type, bool stochastic_rounding)
     return type == BY_BF16 && stochastic_rounding ? "bf16, stochastic rounding" : by_dtype_name(type);
 }
 
-/* The checksum of everything but the member "checksum". */
+/* The checksum of everything except the member "checksum". */
 static by_status sum_of(const cJSON *json, char out[20])
 {
     cJSON *copy = cJSON_Duplicate(json, true);
@@ -93,8 +93,7 @@ static bool put_all(cJSON *json, const train_record *r)
 by_status train_record_write(const char *out, const train_record *r)
 {
     if (r->full)
-        return base_fail(BY_ERR_UNSUPPORTED, "run.json has room for %d settings, and there are more",
-                         TRAIN_FACTS_MAX);
+        return base_fail(BY_ERR_UNSUPPORTED, "run.json: more than %d settings", TRAIN_FACTS_MAX);
     cJSON *json = cJSON_CreateObject();
     char sum[20], *path = base_path_join(out, "run.json");
     by_status s = path && put_all(json, r) ? sum_of(json, sum) : BY_ERR_MEMORY;
@@ -118,7 +117,7 @@ static cJSON *load(const char *out)
     if (ok && said && strcmp(said, sum) != 0) {
         base_fail(BY_ERR_FORMAT,
                   "%s was changed or damaged after it was written: its checksum differs; restore it, use "
-                  "another folder, or start afresh",
+                  "another folder, or start over",
                   path);
         ok = false;
     } else if (!json) {
@@ -131,7 +130,7 @@ static cJSON *load(const char *out)
     return NULL;
 }
 
-/* A relative path of run.json, as it is found from anywhere. */
+/* Resolves a relative path of run.json. */
 static bool resolve(const cJSON *json, const char *path, char out[PATH_MAX])
 {
     const char *directory = "";
@@ -171,13 +170,13 @@ static by_status differs(const char *out, const char *key, const char *was, cons
                          out);
     if (strcmp(key, "steps") == 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s has %s steps, and this asks for %s; a run can be made longer, not "
-                         "shorter: use another folder, or overwrite it",
+                         "the run in %s has %s steps, but this command asks for %s; a run can be extended, "
+                         "not shortened: use another folder, or overwrite it",
                          out, was, asked);
-    return base_fail(
-        BY_ERR_ARGUMENT,
-        "the run in %s was started with%s %s%s%s, and this asks for %s; use another folder, or overwrite it",
-        out, *was ? "" : "out", key, *was ? " " : "", was, *asked ? asked : "none");
+    return base_fail(BY_ERR_ARGUMENT,
+                     "the run in %s was started with%s %s%s%s, but this command asks for %s; use another "
+                     "folder, or overwrite it",
+                     out, *was ? "" : "out", key, *was ? " " : "", was, *asked ? asked : "none");
 }
 
 static by_status compare_text(const char *out, const cJSON *json, const train_fact *f)

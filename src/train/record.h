@@ -9,7 +9,7 @@
 
 typedef enum train_rule {
     TRAIN_SAME,    /* a resumed run must have the same value */
-    TRAIN_YOUNGER, /* the same; older records lack it, which stands for 0 */
+    TRAIN_YOUNGER, /* the same; older records lack it, which means 0 */
     TRAIN_PATH,    /* the same file, however its path is written */
     TRAIN_FREE     /* may change */
 } train_rule;
@@ -19,14 +19,14 @@ typedef struct train_fact {
     train_rule rule;
     const char *text; /* NULL: a number */
     double number;
-    const char *absent; /* the text that records without the key stand for; NULL: "" */
+    const char *absent; /* default for records without the key; NULL: "" */
 } train_fact;
 
 enum { TRAIN_FACTS_MAX = 192 };
 typedef struct train_record {
     train_fact facts[TRAIN_FACTS_MAX]; /* in the order of the file */
     int count;
-    bool full;               /* there was no room for a fact: the record cannot be written */
+    bool full;               /* too many facts: the record cannot be written */
     const char *options;     /* the member "options": a JSON object as text, or NULL */
     const char *const *data; /* the member "data" as a list of files, or NULL */
     int data_count;
@@ -41,11 +41,11 @@ void train_record_optimizer(train_record *r, const by_optimizer_spec *o); /* wit
 by_status train_record_write(const char *out, const train_record *r);
 /* The error names the first fact that differs. */
 by_status train_record_compare(const char *out, const train_record *r);
-/* *first: the number of steps that the run began with, from which a warm-up is chosen; *longer: more are asked for than the run has
- * now. */
+/* *first: the number of steps that the run was started with, which determines the warm-up; *longer: more
+ * steps are requested than recorded. */
 by_status train_record_recall(const char *out, int64_t asked, int64_t *first, bool *longer);
 
-/* How parameters are stored, as run.json has it. */
+/* The storage of parameters as recorded in run.json. */
 const char *train_record_dtype(by_dtype type, bool stochastic_rounding);
 
 #endif

@@ -1,4 +1,4 @@
-/* run.c - pretraining, as a client of the loop: data with an objective, one model, one trainer. */
+/* run.c - pretraining, a client of the loop: data with an objective, one model, one trainer. */
 #include <math.h>
 
 #include "base/file.h"
@@ -91,7 +91,7 @@ void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Texts that go on from step to step have their state in streams. */
+/* Texts that continue from step to step keep their state in streams. */
 static by_status make_streams(train_run *r)
 {
     const int count = r->spec.accumulate + 1;
@@ -111,8 +111,8 @@ static void free_streams(train_run *r)
     base_free(r->streams);
 }
 
-/* A recurrent network that meets the state of zeros only once may not find its way from there, yet every text that it
- * reads or writes later begins there. So its streams begin again every few segments. */
+/* A recurrent network that sees the zero state only once would not learn to start from it, as it must for
+ * every later text. Its streams are therefore reset every few segments. */
 enum { RESTART_SEGMENTS = 16 };
 
 static bool restarts_at(const train_run *r, int64_t step)
@@ -145,8 +145,8 @@ static by_status make_sampled(train_run *r)
     return r->sampled ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Which tokens of micro-batch k the decoder is to predict itself: a function of seed, step and micro-batch, so that a
- * resumed run draws the same. The first token of a row starts the text. */
+/* Selects the tokens of micro-batch k that the decoder predicts itself, as a function of seed, step and
+ * micro-batch, so that resumed runs are identical. The first token of a row is always given. */
 static void give_sampled(train_run *r, by_batch *b, int64_t step, int k)
 {
     const by_run_spec *s = &r->spec;
@@ -179,7 +179,7 @@ static int64_t count_targets(const train_run *r, const by_batch *b)
     return n;
 }
 
-/* Where micro-batches have different numbers of targets, each target counts the same. */
+/* If micro-batches have different numbers of targets, each target has the same weight. */
 static void weigh(train_run *r, const by_batch *b)
 {
     int64_t all = 0;
@@ -229,7 +229,7 @@ static by_status read_losses(void *self, int count, double *losses, double *norm
     return by_trainer_read(((train_run *)self)->trainer, count, losses, norms);
 }
 
-/* The second task of the last batch: how many pairs of texts there were, and how many were classified right. */
+/* The second task of the last batch: the number of sentence pairs, and of correct predictions. */
 static by_status count_pairs(train_run *r, const int32_t *labels, int64_t *seen, int64_t *right)
 {
     by_pass *p = by_trainer_evaluated(r->trainer);
@@ -243,7 +243,7 @@ static by_status count_pairs(train_run *r, const int32_t *labels, int64_t *seen,
     return s;
 }
 
-/* Batches of the held-out part, and how many of them an evaluation takes. */
+/* Batches of the held-out part, and the number used per evaluation. */
 static int64_t held_batches(const train_run *r, int64_t *all)
 {
     const by_run_spec *s = &r->spec;
@@ -253,8 +253,9 @@ static int64_t held_batches(const train_run *r, int64_t *all)
     return s->eval_batches > 0 ? BY_MIN(*all, s->eval_batches) : *all;
 }
 
-/* The loss is that of the tokens alone, which can be compared with other objectives'. A part of the batches
- * is taken evenly from all: those of pairs are sorted by length. Where batches follow each other, the first are taken. */
+/* The loss covers only tokens, so that it is comparable across objectives. A subset of batches is spread
+ * evenly over all, because batches of pairs are sorted by length; for consecutive batches it is the first
+ * ones. */
 static by_status measure(train_run *r, by_report *p)
 {
     int64_t all, batches = held_batches(r, &all);
@@ -280,7 +281,7 @@ static by_status evaluate(void *self, by_report *p, double *score)
 {
     (void)score; /* the loss decides */
     train_run *r = self;
-    BY_TRY(train_lesson_measure(r->lesson, r->trainer, p)); /* an evaluation may use the same memory */
+    BY_TRY(train_lesson_measure(r->lesson, r->trainer, p)); /* evaluations share the memory */
     BY_TRY(measure(r, p));
     if (r->data.processor && !by_processor_colours(r->data.processor)) {
         r->metrics[0] = (by_metric){"bits_per_dim", p->eval_loss / log(2)};
@@ -305,7 +306,7 @@ static const train_client client = {step, read_losses, evaluate, save, load, tra
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-/* Steps of an epoch, not rounded. */
+/* Steps per epoch, not rounded. */
 static double epoch_steps(const train_run *r)
 {
     return data_objective_batches(r->data.rows, r->spec.batch) / r->spec.accumulate;
@@ -355,7 +356,7 @@ static by_status name_languages(train_run *r)
     return text.failed ? base_fail(BY_ERR_MEMORY, "out of memory") : BY_OK;
 }
 
-/* What a step needs, compiled and allocated. */
+/* Compiles and allocates everything a step needs. */
 static by_status set_up_steps(train_run *r)
 {
     const by_run_spec *s = &r->spec;
@@ -393,7 +394,7 @@ static by_status set_up_steps(train_run *r)
     return BY_OK;
 }
 
-/* With overwrite an earlier run stays as it is until everything is open. */
+/* With overwrite, an earlier run is kept until everything is open. */
 static by_status open_folder(train_run *r)
 {
     const by_run_spec *s = &r->spec;
@@ -428,10 +429,10 @@ static by_status set_up(train_run *r)
     BY_TRY(r->loop.last ? train_loop_load(&r->loop) : open_model(r));
     train_run_sizes(s, r->data.kind, r->model);
     if (s->seq > by_model_context(r->model))
-        return base_fail(BY_ERR_ARGUMENT, "sequences of %d tokens are longer than the model's context of %d",
-                         s->seq, by_model_context(r->model));
+        return base_fail(BY_ERR_ARGUMENT, "sequences of %d tokens exceed the model's context of %d", s->seq,
+                         by_model_context(r->model));
     if (r->data.kind ==
-        DATA_OBJECTIVE_PLM) /* the second part of a row must not be remembered: the next row predicts it */
+        DATA_OBJECTIVE_PLM) /* the second part of a row must not enter the memory: the next row predicts it */
         arch_config_set(r->model->arch, r->model->config, ARCH_ROLE_REUSE,
                         s->objective.reuse > 0 ? s->objective.reuse : s->seq / 2);
     BY_TRY(train_dataset_objectives(&r->data, s, r->model, true));
@@ -459,8 +460,8 @@ static void tear_down(train_run *r)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* The mean of the last checkpoints, which is what often translates best (Vaswani et al. 2017). The model is
- * not needed for anything else any more. */
+/* Averages the last checkpoints, which often improves translation (Vaswani et al. 2017). The model is
+ * overwritten. */
 static by_status average(train_run *r)
 {
     const by_run_spec *s = &r->spec;
@@ -484,7 +485,7 @@ static by_status average(train_run *r)
     return status;
 }
 
-/* The best model, or the last one where nothing was held out, becomes that of the folder itself. */
+/* Writes the best model, or without held-out data the last one, into the folder itself. */
 static by_status leave(train_run *r)
 {
     char *dir = base_path_join(r->spec.out, isfinite(r->loop.state.best_eval) ? "best" : "last");
@@ -496,7 +497,7 @@ static by_status leave(train_run *r)
     return s;
 }
 
-/* Describe the run that begins in a sentence. */
+/* Describes the run in a sentence. */
 static void describe(const train_run *r)
 {
     base_buf note = {0};

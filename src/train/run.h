@@ -14,23 +14,23 @@ typedef struct train_run {
     char *languages; /* their names, with commas between them; NULL: none */
     by_model *model;
     by_trainer *trainer;
-    /* one for each micro-batch of a step, then one for evaluations; NULL: texts are apart */
+    /* one per micro-batch of a step, then one for evaluations; NULL: texts are independent */
     by_stream **streams;
-    data_samples rows, eval_rows; /* of a step; of a batch of an evaluation */
-    int32_t *sampled;             /* of scheduled sampling: for a micro-batch, see by_batch; NULL: none */
-    by_metric metrics[1];         /* of the last evaluation, of models of pixels */
+    data_samples rows, eval_rows; /* rows of a step; rows of an evaluation batch */
+    int32_t *sampled;             /* scheduled sampling, for a micro-batch, see by_batch; NULL: none */
+    by_metric metrics[1];         /* of the last evaluation, of pixel models */
     int n_metrics;
     train_loop loop;
     by_run_result *result;
 } train_run;
 
-/* The shape that the spec asks for, which need not be that of the model in the folder. */
+/* The shape requested by the spec, which may differ from that of the model in the folder. */
 by_model_shape train_run_shape(const train_run *r);
 
-/* Special tokens of a model are the tokenizer's. */
+/* Sets the model's special tokens from the tokenizer. */
 void train_run_tokens(const train_dataset *d, by_model *m);
 
-/* Sizes of a step that the spec leaves open, once the model is known. */
+/* Fills in the default sizes of a step once the model is known. */
 void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m);
 
 /* What the spec asks for. */

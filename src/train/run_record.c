@@ -1,4 +1,5 @@
-/* run_record.c - what a pretraining run records in run.json, and the shape that its spec asks for (run.h). */
+/* run_record.c - the facts that a pretraining run records in run.json, and the shape requested by its spec
+ * (run.h). */
 #include <math.h>
 
 #include "model/model.h"
@@ -90,7 +91,7 @@ static void record_pattern(const by_model *m, train_record *out)
                       TRAIN_SAME);
 }
 
-/* A run may be made longer; fewer steps are fine where the schedule does not depend on their number. */
+/* A run may be extended; fewer steps are allowed if the schedule does not depend on their number. */
 static train_rule steps_rule(const train_run *r)
 {
     const by_schedule kind = r->spec.schedule.kind;
@@ -168,7 +169,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
     train_record_optimizer(out, &s->optimizer);
 }
 
-/* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
+/* A resumed run already has a model, so the requested shape is taken from a model without values. */
 by_status train_run_record(void *self, train_record *out)
 {
     const train_run *r = self;

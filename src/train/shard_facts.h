@@ -1,19 +1,19 @@
-/* shard_facts.h - what a run folder notes beside tokens that it keeps: from what they were made, and a checksum. As long as both
- * hold, the tokens are used again. */
+/* shard_facts.h - metadata of tokens kept in a run folder: their sources and a checksum. If both match, the
+ * tokens are reused. */
 #ifndef BY_TRAIN_SHARD_FACTS_H
 #define BY_TRAIN_SHARD_FACTS_H
 
 #include "base/base.h"
 
 typedef struct train_facts {
-    uint64_t source, sum; /* sum: of the contents; 0 when it was not recorded */
+    uint64_t source, sum; /* sum: checksum of the contents; 0 if not recorded */
     int64_t bytes, tokens;
 } train_facts;
 
 by_status train_facts_write(const char *path, const train_facts *f);
-/* False when there are none, or none that can be read: the shard is then made again. */
+/* Returns false if they are missing or unreadable; the shard is then rebuilt. */
 bool train_facts_read(const char *path, train_facts *f);
-/* Of the tokens, and of the documents where there are some (index NULL: none); 0 when a file cannot be read. */
+/* Checksum of the tokens and of the documents (index NULL: none); 0 if a file cannot be read. */
 uint64_t train_facts_sum(const char *bin, const char *index);
 
 #endif

@@ -1,4 +1,4 @@
-/* task_batches.c - see task_batches.h: from examples to batches with targets. */
+/* task_batches.c - converts examples to batches with targets. See task_batches.h. */
 #include "train/task_batches.h"
 
 #include "data/spans.h"
@@ -38,13 +38,13 @@ by_status train_task_check(const by_model *m, const by_examples_spec *data)
         return base_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
                          by_task_name(by_model_task(m)), by_task_name(needed));
     if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != train_task_problem(data))
-        return base_fail(BY_ERR_ARGUMENT, "the model's labels are %s, and the data is read as %s",
+        return base_fail(BY_ERR_ARGUMENT, "the model has %s, but the data has %s",
                          by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
-                         : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several of a text"
-                                                                         : "one of a text",
+                         : by_model_problem(m) == BY_PROBLEM_MANY_LABELS ? "several labels per text"
+                                                                         : "one label per text",
                          data->kind == BY_EXAMPLE_REGRESS ? "numbers"
-                         : data->separator                ? "several of a text"
-                                                          : "one of a text");
+                         : data->separator                ? "several labels per text"
+                                                          : "one label per text");
     return BY_OK;
 }
 
@@ -60,7 +60,7 @@ const char *train_task_title(by_example_kind kind)
                                          [BY_EXAMPLE_CAPTION] = "captions",
                                          [BY_EXAMPLE_MLM] = "masked language modelling",
                                          [BY_EXAMPLE_LM] = "language modelling",
-                                         [BY_EXAMPLE_IMAGE] = "models of pixels"};
+                                         [BY_EXAMPLE_IMAGE] = "pixel models"};
     return titles[kind];
 }
 
@@ -110,7 +110,7 @@ static bool has_windows(by_example_kind k)
     return k == BY_EXAMPLE_ANSWER || k == BY_EXAMPLE_TAG || k >= BY_EXAMPLE_MLM;
 }
 
-/* A decoder is to learn where a text ends. */
+/* A decoder also learns where a text ends. */
 static by_status add_text(train_task *w, const data_example *x, const char *end)
 {
     if (!end)
@@ -143,7 +143,7 @@ static by_status add_examples(train_task *w)
     return s;
 }
 
-/* What all examples must have alike. */
+/* Checks properties that all examples must share. */
 static by_status check_examples(train_task *w)
 {
     const data_examples *c = &w->examples;
@@ -151,13 +151,13 @@ static by_status check_examples(train_task *w)
         const data_example *x = &c->list[i], *first = &c->list[0];
         w->may_be_none = w->may_be_none || (c->spec.kind == BY_EXAMPLE_ANSWER && !x->n_answers);
         if (x->n_choices != first->n_choices)
-            return data_examples_fail(c, x->line, "%d choices, and the first case has %d", x->n_choices,
+            return data_examples_fail(c, x->line, "%d choices, but the first case has %d", x->n_choices,
                                       first->n_choices);
         if (c->spec.kind == BY_EXAMPLE_CHOICE && (x->values[0] < 0 || x->values[0] >= x->n_choices))
-            return data_examples_fail(c, x->line, "choice \"%s\" is right, and there are %d", x->labels[0],
-                                      x->n_choices);
+            return data_examples_fail(c, x->line, "the label is choice \"%s\", but there are %d choices",
+                                      x->labels[0], x->n_choices);
         if (c->spec.kind == BY_EXAMPLE_REGRESS && x->n_labels != by_model_labels(w->model))
-            return data_examples_fail(c, x->line, "%d numbers, and the model gives %d", x->n_labels,
+            return data_examples_fail(c, x->line, "%d numbers, but the model predicts %d", x->n_labels,
                                       by_model_labels(w->model));
     }
     return BY_OK;
@@ -178,13 +178,12 @@ by_status train_task_open(train_task *w, data_examples *examples, by_model *m, c
     const by_example_kind kind = w->examples.spec.kind;
     if (kind == BY_EXAMPLE_SEQ2SEQ || data_kind_is_picture(kind))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "pictures, and texts that are written from others, are not evaluated row by row");
+                         "by_task_evaluate does not support pictures and encoder-decoders");
     if (kind == BY_EXAMPLE_LM && by_model_pads_left(m))
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "a %s does not learn texts from left to right; use 'banyan train --init-from', whose "
-            "objective is the family's own",
-            by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "a %s is not a left-to-right language model; 'banyan train --init-from' trains it "
+                         "with the objective of its family",
+                         by_model_class(m));
     if (!w->spec.overlap)
         w->spec.overlap = 128;
     if (!w->spec.longest_answer)
@@ -227,7 +226,7 @@ bool train_task_owns(const train_task *w, int row, int t)
 {
     const data_row *r = &w->rows.list[row], *next = r + 1;
     const uint8_t *part = w->rows.parts + r->first;
-    int before = 0, after = 0; /* tokens of the text on either side */
+    int before = 0, after = 0; /* neighbouring tokens of the text */
     for (int i = 0; i < r->count; i++) {
         before += i < t && part[i] == BY_FROM_TEXT;
         after += i > t && part[i] == BY_FROM_TEXT;
@@ -244,7 +243,7 @@ int train_task_word(const train_task *w, int row, const data_example *x, int wor
     for (int t = 0; t < r->count; t++)
         if (part[t] == BY_FROM_TEXT && places[t].end > at.start && places[t].start < at.end)
             return t > 0 && part[t - 1] != BY_FROM_TEXT && r->window > 0 && places[t].start > at.start
-                       ? -1 /* its first token is in the window before */
+                       ? -1 /* its first token is in the previous window */
                        : t;
     return -1;
 }
@@ -289,7 +288,7 @@ static by_status put_numbers(train_task *w, int b, const data_example *x)
     return BY_OK;
 }
 
-/* The first token of a word has its label, the others count for nothing. */
+/* The first token of a word has its label; the others are ignored. */
 static void put_tags(train_task *w, int b, int row, const data_example *x)
 {
     const int seq = w->batch.batch.seq, start = data_rows_start(&w->rows, row, seq);
@@ -300,7 +299,8 @@ static void put_tags(train_task *w, int b, int row, const data_example *x)
     }
 }
 
-/* The first and last token of the answer; the token of the whole text where the window does not have all of it. */
+/* The first and last token of the answer, or the classification token if the window does not contain all of
+ * it. */
 static void put_answer(train_task *w, int b, int row, const data_example *x)
 {
     const data_row *r = &w->rows.list[row];

@@ -1,5 +1,5 @@
-/* task_evaluate.c - run a model over the examples of a task: its loss, its metrics, its predictions. Of each example only
- * what was predicted is kept, in the order of the file. */
+/* task_evaluate.c - evaluates a model on the examples of a task: loss, metrics, predictions. For each example
+ * only the prediction is kept, in the order of the file. */
 #include <math.h>
 
 #include "base/file.h"
@@ -10,10 +10,10 @@
 
 /* What the model predicted for one example. */
 typedef struct guess {
-    int label;     /* of one label, and of choices; of several, where there is a row */
+    int label;     /* single label, or choice */
     float score;   /* its probability */
     float *values; /* probabilities of many labels, or numbers */
-    int *tags;     /* of each word, -1: not seen */
+    int *tags;     /* label of each word; -1: not seen */
     data_best best;
 } guess;
 
@@ -23,7 +23,7 @@ typedef struct evaluation {
     base_arena *arena;
     guess *guesses;    /* one for each example */
     float *out[2];     /* logits, second */
-    int starts, width; /* of second, where it is a beam: (B, starts, width) */
+    int starts, width; /* width of `second` for a beam: (B, starts, width) */
     size_t room[2];
     double loss;
     int64_t counted;
@@ -90,7 +90,7 @@ static void take_tags(evaluation *e, int row, const data_example *x, guess *g, c
     }
 }
 
-/* What row b of the batch says. */
+/* Reads the prediction of row b of the batch. */
 static void take_row(evaluation *e, int b, int row)
 {
     train_task *w = e->w;
@@ -163,7 +163,7 @@ static by_status run_group(evaluation *e, const data_row_groups *groups, int g)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* The answer in memory of its own; "" where there is none. */
+/* A copy of the answer, or "". */
 static char *answer_text(const train_task *w, const data_example *x, const data_best *b)
 {
     if (b->end <= b->start || (w->may_be_none && data_best_margin(b) > w->spec.null_threshold))
@@ -223,7 +223,7 @@ static by_status count_example(const evaluation *e, score_metrics *m, const data
             BY_TRY(score_metrics_number(m, g->values[i], actual));
         }
         break;
-    case BY_EXAMPLE_TAG: /* a word of which the tokenizer leaves nothing gets the first label */
+    case BY_EXAMPLE_TAG: /* a word without tokens gets the first label */
         for (int i = 0; i < x->n_labels; i++)
             g->tags[i] = BY_MAX(g->tags[i], 0);
         score_metrics_tags(m, g->tags, x->values, x->n_labels);
@@ -273,7 +273,7 @@ static by_status count_all(const evaluation *e, by_task_result *out)
     if (s == BY_OK) {
         out->n_metrics = score_metrics_read(m, out->metrics);
         if (w->examples.spec.kind == BY_EXAMPLE_CHOICE)
-            out->n_metrics = 1; /* which of the choices it is means nothing */
+            out->n_metrics = 1; /* the index of a choice has no meaning across examples */
         out->score = isfinite(out->metrics[0].value) ? out->metrics[0].value : -out->loss;
     }
     score_metrics_free(m);
@@ -331,7 +331,7 @@ static void put_words(base_buf *out, const data_example *x)
     base_buf_free(&word);
 }
 
-/* Where it starts in characters, as SQuAD has it. */
+/* Start offset in characters, as in SQuAD. */
 static int characters(const char *text, uint32_t bytes)
 {
     int n = 0;
@@ -395,7 +395,7 @@ static by_status write_predictions(const evaluation *e, const char *path)
     const train_task *w = e->w;
     base_writer file;
     if (w->examples.spec.kind >= BY_EXAMPLE_MLM)
-        return base_fail(BY_ERR_ARGUMENT, "a language model's predictions are not written");
+        return base_fail(BY_ERR_ARGUMENT, "a language model has no predictions to write");
     BY_TRY(base_writer_open(&file, path));
     base_buf line = {0};
     by_status s = BY_OK;

@@ -13,14 +13,14 @@ struct by_trainer {
     by_trainer_spec spec;
     int64_t steps, micro;          /* updates so far; micro-batches since the last */
     by_passes *store, *add, *eval; /* compiled when first needed */
-    by_passes *recent;             /* of the last micro-batch: store or add */
+    by_passes *recent;             /* of the last micro-batch: store or accumulate */
     by_update *update;
     by_memory *losses;    /* (KEPT, accumulate) f32 or f64: of the micro-batches of the last steps */
     by_memory *norms;     /* (KEPT): of the gradients of these */
     void *host;           /* (KEPT, accumulate): to read them */
     double *shares;       /* (KEPT, accumulate): of the micro-batches in the mean */
-    int64_t counts[KEPT]; /* of the micro-batches, of steps that are done */
-    double share;         /* of the next one; 0: one over their number */
+    int64_t counts[KEPT]; /* ring of losses */
+    double share;         /* weight of the next micro-batch; 0: 1 / accumulate */
     by_memory *memory;    /* of activations, when it is shared */
 };
 
@@ -55,7 +55,7 @@ by_trainer *by_trainer_new(by_model *m, const by_trainer_spec *spec)
         return NULL;
     }
     if (spec->accumulate < 0) {
-        base_fail(BY_ERR_ARGUMENT, "a step of %d micro-batches is not possible", spec->accumulate);
+        base_fail(BY_ERR_ARGUMENT, "invalid number of micro-batches: %d", spec->accumulate);
         return NULL;
     }
     by_trainer *t = base_alloc_zero(1, sizeof *t);
@@ -108,7 +108,7 @@ static by_status run(by_trainer *t, by_passes *passes, const by_batch *b, by_pas
     return by_pass_run(p, b);
 }
 
-/* Of the step that is being made, or was made last; steps count from 1. */
+/* Row of the current or last step in the ring; steps count from 1. */
 static by_status check_loss(const by_trainer *t, double loss)
 {
     return isfinite(loss)
@@ -170,7 +170,7 @@ by_status by_trainer_loss(by_trainer *t, double *loss)
     const int64_t row = (t->steps + KEPT - (t->micro == 0)) % KEPT;
     const int64_t count = t->micro ? BY_MIN(t->micro, t->spec.accumulate) : t->counts[row];
     if (count == 0)
-        return base_fail(BY_ERR_ARGUMENT, "no step has been taken: there is no loss");
+        return base_fail(BY_ERR_ARGUMENT, "no loss: no step has been taken");
     const size_t size = loss_size(t), bytes = (size_t)t->spec.accumulate * size;
     BY_TRY(by_memory_read(t->losses, (size_t)row * bytes, t->host, (size_t)count * size));
     *loss = mean_loss(t, row, count, 0);
@@ -182,7 +182,7 @@ by_status by_trainer_read(by_trainer *t, int count, double *losses, double *norm
     if (!t || (count > 0 && (!losses || !norms)))
         return base_fail_missing(t ? "place for losses and norms" : "trainer");
     if (count < 0 || count > KEPT || count > t->steps)
-        return base_fail(BY_ERR_ARGUMENT, "of %d steps, at most %d are kept", count, KEPT);
+        return base_fail(BY_ERR_ARGUMENT, "cannot read %d steps; at most %d are kept", count, KEPT);
     BY_TRY(by_memory_read(t->losses, 0, t->host, by_memory_bytes(t->losses)));
     for (int i = 0; i < count; i++) {
         const int64_t row = (t->steps - count + i) % KEPT;
@@ -221,7 +221,7 @@ by_status by_trainer_evaluate(by_trainer *t, const by_batch *batch, double *sum,
     float loss;
     if (!t || !batch || !sum || !count)
         return base_fail_missing(t ? "batch or place for the loss" : "trainer");
-    const int32_t *targets = by_batch_ids(batch, "targets"); /* NULL: numbers, which all count */
+    const int32_t *targets = by_batch_ids(batch, "targets"); /* NULL: floats, none of which is ignored */
     int64_t counted = 0, all = by_batch_targets(t->model, batch);
     for (int64_t i = 0; i < all; i++)
         counted += !targets || targets[i] != -100;

@@ -70,8 +70,8 @@ static bool is_listed(const char *dir, const char *name)
     return listed;
 }
 
-/* Doubles are kept as hexadecimal text: nothing is lost on the way through a decimal. The last member is the
- * checksum of all text before it. */
+/* Doubles are stored as hexadecimal text, which is exact. The last member is the checksum of all text before
+ * it. */
 by_status train_state_write(const train_run_state *s, const char *dir)
 {
     base_buf text = {0};
@@ -106,7 +106,7 @@ by_status train_state_write(const train_run_state *s, const char *dir)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The text before the last member must have the checksum it says. Older files say none. */
+/* Verifies the checksum of the text before the last member. Older files have none. */
 static by_status check_text(const char *text, const char *path)
 {
     static const char key[] = "  \"checksum\": \"";

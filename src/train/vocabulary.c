@@ -23,7 +23,7 @@ static const char *language_of(base_arena *arena, const char *path)
     return dot + 1;
 }
 
-/* A special token before the source says into which language, as in Marian's models of many. */
+/* A special token before the source names the target language, as in Marian's multilingual models. */
 static by_status name_directions(train_items *out, const by_run_spec *s, data_parallel_item *item)
 {
     const by_objective_choice *c = &s->objective;
@@ -35,7 +35,7 @@ static by_status name_directions(train_items *out, const by_run_spec *s, data_pa
     }
     if (!names[0] || !names[1])
         return base_fail(BY_ERR_ARGUMENT,
-                         "both directions of %s: name its two languages, or give a prefix for each direction",
+                         "both directions of %s: give its two languages, or a prefix for each direction",
                          item->source);
     for (int i = 0; i < 2 && !out->tokens[i]; i++)
         out->tokens[i] = base_arena_sprintf(out->arena, ">>%s<<", names[1 - i]);
@@ -73,16 +73,14 @@ by_status train_items_make(train_items *out, const by_run_spec *spec, char *cons
     if (!list)
         return BY_ERR_MEMORY;
     if (c->language_count && c->language_count != 2)
-        return base_fail(BY_ERR_ARGUMENT, "a translation is between two languages, not %d",
-                         c->language_count);
+        return base_fail(BY_ERR_ARGUMENT, "translation requires two languages, not %d", c->language_count);
     for (int i = 0; i < count; i++) {
         bool table = data_parallel_is_table(paths[i]);
         if (!table && (i + 1 == count || data_parallel_is_table(paths[i + 1])))
-            return base_fail(
-                BY_ERR_ARGUMENT,
-                "%s: a file of lines needs a second file with the translations after it; files that "
-                "have both end with .tsv, .csv or .jsonl",
-                paths[i]);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "%s: a file of lines needs a second file with the translations after it; files "
+                             "that have both end with .tsv, .csv or .jsonl",
+                             paths[i]);
         list[out->spec.count++] =
             (data_parallel_item){.source = paths[i], .target = table ? NULL : paths[i + 1]};
         i += !table;
@@ -137,7 +135,7 @@ bool train_vocabulary_asked(const char *tokenizer)
 #define TEXT           PART("Sequence", "A")
 #define PAIR           PART("Sequence", "B")
 
-/* Text, </s>; and with <s> in front, as BART and RoBERTa have it. */
+/* Text, </s>; or <s>, text, </s>, as in BART and RoBERTa. */
 static const char closed[] =
     "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "," CLOSE "],\"pair\":[" TEXT "," CLOSE "," PAIR
     "," CLOSE "],\"special_tokens\":{\"</s>\":{\"id\":\"</s>\",\"ids\":[@</s>@],\"tokens\":[\"</s>\"]}}}";
@@ -145,19 +143,18 @@ static const char enclosed[] =
     "{\"type\":\"TemplateProcessing\",\"single\":[" OPEN "," TEXT "," CLOSE "],\"pair\":[" OPEN "," TEXT
     "," CLOSE "," CLOSE "," PAIR "," CLOSE TEMPLATE_END;
 
-/* XLNet's: the token of the whole text stands last, in a segment of its own. */
+/* XLNet's: the classification token is last, in its own segment. */
 #define AT(kind, id, segment) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" segment "}}"
 #define SEP(segment)          AT("SpecialToken", "<sep>", segment)
 #define WHOLE                 AT("SpecialToken", "<cls>", "2")
 #define SECOND                AT("Sequence", "B", "1")
-static const char followed[] = "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "," SEP(
-    "0") "," WHOLE "],"
-         "\"pair\":[" TEXT "," SEP("0") "," SECOND "," SEP(
-             "1") "," WHOLE "],"
-                  "\"special_tokens\":{\"<sep>\":{\"id\":\"<sep>\",\"ids\":[@<sep>@],\"tokens\":[\"<sep>\"]},"
-                  "\"<cls>\":{\"id\":\"<cls>\",\"ids\":[@<cls>@],\"tokens\":[\"<cls>\"]}}}";
+static const char followed[] =
+    "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT
+    "," SEP("0") "," WHOLE "],\"pair\":[" TEXT "," SEP("0") "," SECOND "," SEP(
+        "1") "," WHOLE "],\"special_tokens\":{\"<sep>\":{\"id\":\"<sep>\",\"ids\":[@<sep>@],\"tokens\":[\"<"
+             "sep>\"]},\"<cls>\":{\"id\":\"<cls>\",\"ids\":[@<cls>@],\"tokens\":[\"<cls>\"]}}}";
 
-/* Words with a visible space in front, punctuation apart from them: "street." is two. */
+/* Words with a visible space prefix, with punctuation split off: "street." becomes two. */
 static const char words[] =
     "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
     "\"prepend_scheme\":\"always\",\"split\":true},{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}]}";
@@ -165,7 +162,7 @@ static const char words[] =
 static const char spaces[] =
     "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"prepend_scheme\":\"always\",\"split\":true}";
 
-/* What is special, and where it stands around a text. */
+/* Special tokens and their template. */
 typedef struct plan {
     by_vocab_spec spec;
     const char *special[MAX_SPECIAL];
@@ -199,12 +196,12 @@ static void plan_seq2seq(plan *p, const arch_training *family, const train_items
     }
     p->spec.post_processor = family->encloses ? enclosed : closed;
     p->spec.unknown = "<unk>";
-    if (p->spec.kind == BY_VOCAB_WORD) /* the last word of a line is one, without the line's end */
+    if (p->spec.kind == BY_VOCAB_WORD) /* the last word of a line, without the line end */
         p->spec.normalizer = "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}";
     split_words(p);
 }
 
-/* A model to start from does not say how its family is trained. */
+/* With a model to start from, the defaults of its family do not apply. */
 static const arch_training *training_of(const by_run_spec *spec)
 {
     static const arch_training other = {0};
@@ -290,8 +287,7 @@ by_tokenizer *train_tokenizer_named(const char *asked, const char *const *files,
     if (base_dir_exists(asked) || base_file_exists(asked))
         return by_tokenizer_load(asked);
     base_fail(BY_ERR_IO,
-              "tokenizer %s: no such directory; the others are char, byte, bpe:N, unigram:N, wordpiece:N and "
-              "word:N",
+              "tokenizer %s: no such directory; or use char, byte, bpe:N, unigram:N, wordpiece:N or word:N",
               asked);
     return NULL;
 }
