@@ -37,13 +37,14 @@ static by_status choose_query(job *j)
     if (!j->k->pixel)
         return BY_OK;
     if (j->maps.text.tokens)
-        return base_fail(BY_ERR_ARGUMENT, "--pixel: words look at the picture, not pixels");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--pixel does not apply to captioning models, whose queries are words");
     if (sscanf(j->k->pixel, "%d,%d%c", &row, &column, &rest) != 2)
-        return base_fail(BY_ERR_ARGUMENT, "--pixel %s: a row and a column are expected, as in 14,20",
+        return base_fail(BY_ERR_ARGUMENT, "--pixel %s: expected a row and a column, as in 14,20",
                          j->k->pixel);
     if (row < 0 || column < 0 || row >= m->height || column >= m->width)
-        return base_fail(BY_ERR_ARGUMENT, "there is no pixel %d,%d: the picture has %d rows of %d", row,
-                         column, m->height, m->width);
+        return base_fail(BY_ERR_ARGUMENT, "no pixel %d,%d: the picture has %d rows of %d", row, column,
+                         m->height, m->width);
     j->query = j->maps.tokens + row / j->reads.patch * j->maps.columns + column / j->reads.patch;
     return BY_OK;
 }
@@ -100,7 +101,8 @@ static by_status put_head(job *j, int layer, int head, float *map)
     return put_overlay(j, map, title);
 }
 
-/* The picture, the rollout and one map large; below them the heads of a layer or of all. Returns the number of large tiles. */
+/* The picture, the rollout and one map large; below them the heads of a layer or of all. Returns the number
+ * of large tiles. */
 static by_status put_heads(job *j, float *map, int *large)
 {
     const by_picture_maps *a = &j->maps;

@@ -26,7 +26,7 @@ static by_status choose_pixel(job *j)
     j->row = j->height * 3 / 4;
     j->column = j->width / 2;
     if (j->k->pixel && sscanf(j->k->pixel, "%d,%d%c", &j->row, &j->column, &rest) != 2)
-        return base_fail(BY_ERR_ARGUMENT, "--pixel %s: a row and a column are expected, as in 14,20",
+        return base_fail(BY_ERR_ARGUMENT, "--pixel %s: expected a row and a column, as in 14,20",
                          j->k->pixel);
     return BY_OK;
 }
@@ -41,7 +41,7 @@ static by_status look_at(job *j)
     by_status s = ids ? by_processor_encode(j->processor, m, ids) : base_error_status();
     by_image_free(m);
     if (s == BY_OK && tokens != by_model_context(k->model))
-        s = base_fail(BY_ERR_FORMAT, "preprocessor_config.json is about other pictures than the model makes");
+        s = base_fail(BY_ERR_FORMAT, "preprocessor_config.json does not match the pictures of the model");
     if (s == BY_OK) {
         by_processor_size(j->processor, &j->height, &j->width);
         j->layers = by_model_layers(k->model);
@@ -79,7 +79,7 @@ static by_status draw(const job *j)
     const int first = j->k->layer < 0 ? 0 : j->k->layer, last = j->k->layer < 0 ? j->layers - 1 : first;
     const int count = (last - first + 1) * (j->heads + 1);
     if (last >= j->layers)
-        return base_fail(BY_ERR_ARGUMENT, "there are %d layers, counted from 0", j->layers);
+        return base_fail(BY_ERR_ARGUMENT, "the model has %d layers, counted from 0", j->layers);
     by_image **list = base_alloc_zero((size_t)count, sizeof *list), *page = NULL;
     bool whole = list != NULL;
     for (int i = 0; whole && i < count; i++)
@@ -115,7 +115,7 @@ int cli_attention_pixels(const cli_pixel_look *k)
     int code = CLI_OK;
     report_picture kind = REPORT_PICTURE_SVG;
     if (!k->json && (report_picture_of(k->out, &kind) != BY_OK || kind != REPORT_PICTURE_PNG))
-        return cli_usage_fail("the picture of a model of pixels is a PNG: -o FILE.png");
+        return cli_usage_fail("a pixel model's attention is drawn as a PNG: -o FILE.png");
     by_status s = look_at(&j);
     if (s == BY_OK && !k->json)
         s = draw(&j);

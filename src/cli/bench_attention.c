@@ -1,5 +1,5 @@
-/* bench_attention.c - `banyan bench attention`: time and memory of each kind of attention over lengths, with fitted
- * exponents. */
+/* bench_attention.c - `banyan bench attention`: time and memory of each kind of attention over lengths, with
+ * fitted exponents. */
 #include <stdlib.h>
 
 #include "cli/bench.h"
@@ -238,8 +238,7 @@ int bench_attention(const bench_options *o)
                                     .head_dim = o->head_dim,
                                     .dtype = o->bf16 ? BY_BF16 : o->dtype}};
     if (!read_kinds(&b, o->kinds))
-        return cli_usage_fail(
-            "--kinds has a name that is no kind of attention; `banyan help bench` lists them");
+        return cli_usage_fail("--kinds has an unknown kind of attention; `banyan help bench` lists them");
     if (o->lengths && !read_lengths(&b, o->lengths))
         return cli_usage_fail("--lengths is a list such as 1k,2k,4096, with at most %d entries", LENGTHS);
     cli_interrupt_install();

@@ -8,16 +8,15 @@
      CLI_RANGE(0, 1 << 24),                                                                          \
      .suffix = true,                                                                                 \
      .preset = "0",                                                                                  \
-     .help = "hidden states that the cache holds; 0: no cache",                                      \
+     .help = "capacity of the cache in hidden states; 0: no cache",                                  \
      .group = "Continuous cache (language models)"},                                                 \
         {CLI_AT(struct, member.theta), .name = "cache-theta", CLI_RANGE(0, 1e30), .preset = "0",     \
-         .help = "factor of the dot products of hidden states"},                                     \
+         .help = "theta: scale of the dot products of hidden states"},                               \
         {CLI_AT(struct, member.lambda), .name = "cache-lambda", CLI_RANGE(0, 0.9999), .preset = "0", \
-         .help = "share of the cache in the probabilities"},                                         \
+         .help = "lambda: weight of the cache in the mixture"},                                      \
     {                                                                                                \
-        CLI_AT(struct, member.per_document),                                                         \
-            .name = "cache-per-document",                                                            \
-            .help = "empty the cache at each end-of-text token; otherwise it is carried on"          \
+        CLI_AT(struct, member.per_document), .name = "cache-per-document",                           \
+                                             .help = "clear the cache at each end-of-text token"     \
     }
 
 #endif

@@ -60,13 +60,13 @@ char *cli_model_dir(const char *path)
 {
     static const char *const inside[] = {"best", "last"};
     if (!*path) {
-        base_fail(BY_ERR_ARGUMENT, "the name of the model is empty");
+        base_fail(BY_ERR_ARGUMENT, "the model name is empty");
         return NULL;
     }
     if (cli_model_kind(path) == CLI_MODEL_NGRAM) {
         base_fail(BY_ERR_UNSUPPORTED,
-                  "%s: an n-gram model, which this command does not take; train, eval, score, generate, "
-                  "inspect and convert do",
+                  "%s: this command does not support n-gram models; train, eval, score, generate, inspect "
+                  "and convert do",
                   path);
         return NULL;
     }

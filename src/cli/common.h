@@ -37,15 +37,15 @@ void cli_note_widening(const char *dir, by_dtype dtype);
     {                                                                                              \
         CLI_AT(type, member),                                                                      \
             .name = "weights", .choices = "q8_0|q4_0|bf16|f16",                                    \
-            .help = "store the weights of products so: less memory, faster decoding, fewer digits" \
+            .help = "storage type of matrix weights: less memory, faster decoding, less precision" \
     }
 /* The option --adapter of verbs that open a model. */
-#define CLI_ADAPTER(type, member)                                                                        \
-    {                                                                                                    \
-        CLI_AT(type, member),                                                                            \
-            .name = "adapter", .value = "DIR",                                                           \
-            .help = "use the adapter in DIR (adapter_config.json, as PEFT writes it) with the model; a " \
-                    "folder with an adapter can also be given as the model"                              \
+#define CLI_ADAPTER(type, member)                                                                         \
+    {                                                                                                     \
+        CLI_AT(type, member),                                                                             \
+            .name = "adapter", .value = "DIR",                                                            \
+            .help = "apply the PEFT adapter in DIR (adapter_config.json); an adapter folder can also be " \
+                    "given as the model"                                                                  \
     }
 by_dtype cli_weights(const char *name); /* BY_F32, which is as dtype says, for NULL */
 

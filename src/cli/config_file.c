@@ -125,9 +125,10 @@ static by_status find_options(const cli_said *s, sources *f)
     if (!f->options && recorded && f->implied)
         return BY_OK; /* an older record: the command line has the options, the record has the values */
     if (!f->options && recorded)
-        return base_fail(BY_ERR_FORMAT,
-                         "%s comes from a version that recorded no options; repeat the command in it",
-                         f->path);
+        return base_fail(
+            BY_ERR_FORMAT,
+            "%s was written by a version that recorded no options; repeat the command recorded in it",
+            f->path);
     if (!f->options)
         f->options = f->file;
     const cJSON *verb = cJSON_GetObjectItemCaseSensitive(f->options, "verb");
@@ -229,8 +230,7 @@ static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
     f->path = text_of(s, "config");
     f->folder = resume;
     if (resume && (f->path || out))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "--resume DIR gives both the folder and its options; leave out --%s",
+        return base_fail(BY_ERR_ARGUMENT, "--resume DIR sets both the folder and its options; omit --%s",
                          f->path ? "config" : "out");
     if (f->path) {
         BY_TRY(load(s, f));
@@ -258,9 +258,9 @@ static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
     return BY_OK;
 }
 
-/* Put the options of the file that a command line names before those it has; the latter win. size: of the verb's options. Without
- * such a file the command line stays as it is. False: return *code at once, after an error has been shown. config_free in every
- * case. */
+/* Put the options of the file that a command line names before those it has; the latter win. size: of the
+ * verb's options. Without such a file the command line stays as it is. False: return *code at once, after an
+ * error has been shown. config_free in every case. */
 static bool config_expand(const cli_verb *verb, size_t size, int argc, char **argv, cli_config *c, int *code)
 {
     *c = (cli_config){.arena = base_arena_new(), .argc = 0};

@@ -18,7 +18,7 @@ typedef struct cli_picture_evaluation {
 /* Evaluates and prints. Returns the exit code. */
 int cli_evaluate_pictures(cli_picture_evaluation *e);
 
-/* How likely a model of pixels finds pictures. Returns an exit code. */
+/* How likely a pixel model finds pictures. Returns an exit code. */
 int cli_evaluate_pixels(cli_picture_evaluation *e);
 
 #endif

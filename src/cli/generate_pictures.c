@@ -146,8 +146,7 @@ static by_status open_job(job *j)
     j->tokens = by_processor_tokens(j->processor);
     const int values = by_processor_colours(j->processor) ? by_processor_colours(j->processor) : 256;
     if (j->tokens != by_model_context(g->model) || values != j->size.values)
-        return base_fail(BY_ERR_FORMAT,
-                         "preprocessor_config.json is about other pictures than the model makes");
+        return base_fail(BY_ERR_FORMAT, "preprocessor_config.json does not match the pictures of the model");
     const int n = j->size.upscale;
     j->small =
         !n ? NULL
@@ -206,7 +205,8 @@ static by_image *kept_part(const job *j, int source)
     return m;
 }
 
-/* A row for each picture that was completed or enlarged: the picture, what was given, the samples. Otherwise as square as possible. */
+/* A row for each picture that was completed or enlarged: the picture, what was given, the samples. Otherwise
+ * as square as possible. */
 static by_status draw(const job *j)
 {
     const int each = j->g->samples + (j->sources ? 2 : 0), count = BY_MAX(j->sources, 1) * each;
@@ -289,23 +289,23 @@ int cli_run_pictures(cli_generation *j, const cli_args *args)
     const cli_generate_options *o = &j->o;
     const cli_option *other = cli_given_beyond(args, pixel_names, NULL);
     if (other || args->count > 1)
-        return cli_usage_fail(other ? "--%s is not for models of pixels"
-                                    : "models of pixels take no prompt%s",
+        return cli_usage_fail(other ? "--%s is not for pixel models" : "pixel models take no prompt%s",
                               other ? other->name : "");
     by_canvas size;
     by_model_canvas(j->model, &size);
     if ((size.upscale != 0) != (o->upscale.count != 0) && (o->upscale.count || !o->complete.count))
-        return cli_usage_fail(size.upscale ? "the model enlarges pictures: give them with --upscale FILE"
-                                           : "--upscale is for models that were trained with --upscale");
+        return cli_usage_fail(size.upscale
+                                  ? "this is a super-resolution model: give pictures with --upscale FILE"
+                                  : "--upscale is for models trained with --upscale");
     if (o->upscale.count && o->complete.count)
-        return cli_usage_fail("pictures are either completed or enlarged");
+        return cli_usage_fail("--complete and --upscale exclude each other");
     if (cli_given(args, &o->keep) && !o->complete.count)
         return cli_usage_fail("--keep needs --complete");
     if (cli_given(args, &o->limit) && !o->complete.count && !o->upscale.count)
         return cli_usage_fail("--limit needs --complete or --upscale");
     report_picture kind = REPORT_PICTURE_SVG;
     if (!o->out || report_picture_of(o->out, &kind) != BY_OK || kind != REPORT_PICTURE_PNG)
-        return cli_usage_fail("give the file for the pictures: --out FILE.png");
+        return cli_usage_fail("no output file: give --out FILE.png");
     char *dir = cli_model_dir(args->items[0]);
     const by_sampling sampling = {.temperature = o->greedy                   ? 0
                                                  : cli_given(args, &o->temp) ? o->temp

@@ -1,4 +1,4 @@
-/* generate_pictures.h - `banyan generate` with a model of pixels: a grid of samples, or pictures that are completed. */
+/* generate_pictures.h - `banyan generate` with a pixel model: a grid of samples, or pictures that are completed. */
 #ifndef BY_CLI_GENERATE_PICTURES_H
 #define BY_CLI_GENERATE_PICTURES_H
 

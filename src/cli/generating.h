@@ -19,7 +19,7 @@ typedef struct cli_generate_options {
     int window, sinks;
     int max_new, context, threads, samples, top_k;
     double temp, top_p, min_p, typical;
-    cli_list complete, upscale; /* models of pixels */
+    cli_list complete, upscale; /* pixel models */
     double keep;
     int scale, batch, limit;
     const char *out;

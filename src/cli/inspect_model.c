@@ -142,7 +142,7 @@ static by_status make_plans(inspection *in)
         const bool stored = m == BY_PLAN_TRAIN && in->o.weights && !in->o.freeze && !in->lora.words;
         if (asked && stored && by_model_plans(in->model, m))
             return base_fail(BY_ERR_ARGUMENT,
-                             "weights of %s are not trained: say what is frozen (--freeze, --lora, --ia3)",
+                             "weights of type %s cannot be trained: use --freeze, --lora or --ia3",
                              in->o.weights);
         if (asked || (!in->o.mode && !stored && by_model_plans(in->model, m)))
             BY_TRY(make_plan(in, m));
@@ -397,7 +397,7 @@ static by_status inspect(inspection *in)
     BY_TRY(open_model(in));
     int context = by_model_context(in->model);
     if (in->o.seq_given && !reads_texts(in->model))
-        return base_fail(BY_ERR_ARGUMENT, "--seq: a %s reads pictures, which have no length",
+        return base_fail(BY_ERR_ARGUMENT, "--seq: a %s reads pictures, not sequences of a given length",
                          by_model_class(in->model));
     if (!in->o.seq_given)
         in->o.seq = context;
@@ -438,7 +438,7 @@ int cli_inspect_model(const char *what, const inspect_options *o)
     else if (s != BY_OK)
         code = cli_fail(in.dir || in.model
                             ? NULL
-                            : "a model without a file is named FAMILY:PRESET, for instance gpt2:124m");
+                            : "name a model without a directory FAMILY:PRESET, for example gpt2:124m");
     else if (in.o.json && !in.o.graph)
         code = print_model_json(&in);
     else if (!in.o.graph)

@@ -11,7 +11,7 @@ static const char *option_of(const by_adapter_spec *s)
 static by_status bad(const by_adapter_spec *s, const char *part, size_t n)
 {
     return base_fail(
-        BY_ERR_ARGUMENT, "%s: \"%.*s\" is none of %s", option_of(s), (int)n, part,
+        BY_ERR_ARGUMENT, "%s: \"%.*s\" is not one of %s", option_of(s), (int)n, part,
         s->ia3 ? "default, targets=..., feedforward=..., save=..."
                : "r=N, alpha=N, dropout=P, targets=..., save=..., bias=..., layers=..., dora, rslora");
 }
@@ -56,7 +56,7 @@ static by_status take(by_adapter_spec *s, const char *key, const char *value, co
         **list = value;
         return *value || *list == &s->feedforward
                    ? BY_OK
-                   : base_fail(BY_ERR_ARGUMENT, "%s: %s= names nothing", option_of(s), key);
+                   : base_fail(BY_ERR_ARGUMENT, "%s: %s= is empty", option_of(s), key);
     }
     if (s->ia3)
         return bad(s, key, strlen(key));
@@ -130,7 +130,8 @@ by_status cli_lora_parse(const cli_adapter_words *words, cli_lora *out)
     *out = (cli_lora){.spec.ia3 = words->ia3 != NULL};
     for (int i = 0; i < BY_COUNT(all); i++) {
         if (all[i].words && given)
-            return base_fail(BY_ERR_ARGUMENT, "--%s and --%s are two adapters: train one at a time", given,
+            return base_fail(BY_ERR_ARGUMENT,
+                             "--%s and --%s exclude each other: only one adapter is trained at a time", given,
                              all[i].option);
         given = all[i].words ? all[i].option : given;
         out->words = all[i].words ? all[i].words : out->words;

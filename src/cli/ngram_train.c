@@ -54,7 +54,7 @@ static by_status read_fallback(job *j)
 {
     const cli_list *l = &j->run->options->fallback;
     if (l->count && l->count != 3)
-        return base_fail(BY_ERR_ARGUMENT, "--fallback-discounts has %d numbers; three are needed", l->count);
+        return base_fail(BY_ERR_ARGUMENT, "--fallback-discounts has %d numbers, expected three", l->count);
     for (int i = 0; i < l->count; i++)
         if (!read_number(l->items[i], &j->spec.fallback[i]))
             return base_fail(BY_ERR_ARGUMENT, "--fallback-discounts: %s is not a number", l->items[i]);
@@ -191,8 +191,8 @@ static by_tokenizer *open_tokenizer(const cli_ngram_run *r)
     if (t && by_tokenizer_target_vocab_size(t)) {
         by_tokenizer_free(t);
         base_fail(BY_ERR_ARGUMENT,
-                  "%s has one vocabulary for sources and one for targets; name the file of one: "
-                  "tokenizer.json or target_tokenizer.json",
+                  "%s has separate vocabularies for source and target; name one file: tokenizer.json or "
+                  "target_tokenizer.json",
                   r->tokenizer);
         return NULL;
     }

@@ -19,32 +19,32 @@ typedef struct cli_ngram_options {
 
 /* clang-format off */
 /* The rows of train's table that fill a member `ngram` of its options. */
-#define CLI_NGRAM_ROWS(type)                                                                                 \
-    {CLI_AT(type, ngram.order), .name = "order", CLI_RANGE(1, BY_NGRAM_MAX_ORDER), .preset = "3",            \
-     .help = "length of the longest n-grams", .group = "N-gram models (--model ngram)"},                     \
-    {CLI_AT(type, ngram.smoothing), .name = "smoothing", .choices = "kneser-ney|add-k|stupid-backoff|mle",   \
-     .preset = "kneser-ney",                                                                                 \
-     .help = "interpolated modified Kneser-Ney, add-k, stupid back-off or maximum likelihood"},              \
-    {CLI_AT(type, ngram.k), .name = "add-k", CLI_RANGE(0, 1e9), .preset = "1",                               \
-     .help = "k of --smoothing add-k"},                                                                      \
-    {CLI_AT(type, ngram.prune), .name = "prune", .value = "N",                                               \
-     .help = "leave out n-grams that occur N times or less: one number for each order, not falling, the "    \
-             "first 0; the last holds for higher orders. 0 0 1: trigrams and above that occur once"},        \
-    {CLI_AT(type, ngram.discount_fallback), .name = "discount-fallback",                                     \
-     .help = "where the discounts of Kneser-Ney cannot be estimated, use 0.5, 1 and 1.5"},                   \
-    {CLI_AT(type, ngram.fallback), .name = "fallback-discounts", .value = "D",                               \
-     .help = "the same with other discounts: three numbers, for counts of 1, 2, and 3 or more"},             \
-    {CLI_AT(type, ngram.interpolate_unigrams), .name = "interpolate-unigrams", .preset = "yes",              \
-     .help = "interpolate unigrams with the uniform distribution; without it <unk> has all that is left, "   \
-             "as in SRILM"},                                                                                 \
-    {CLI_AT(type, ngram.skip_symbols), .name = "skip-symbols",                                               \
-     .help = "treat <s>, </s> and <unk> in the text as white space; otherwise they are an error"},           \
-    {CLI_AT(type, ngram.lines), .name = "lines",                                                             \
-     .help = "with --tokenizer: every line is a text of its own, as for translations"},                      \
-    {CLI_AT(type, ngram.arpa), .name = "arpa", .value = "FILE",                                              \
-     .help = "also write an ARPA file, compressed if its name ends with .gz"},                               \
-    {CLI_AT(type, ngram.temporary), .name = "temporary", .value = "DIR",                                     \
-     .help = "directory for sorted runs, when counts do not fit in --memory (default: $TMPDIR or /tmp)"}
+#define CLI_NGRAM_ROWS(type)                                                                               \
+    {CLI_AT(type, ngram.order), .name = "order", CLI_RANGE(1, BY_NGRAM_MAX_ORDER), .preset = "3",          \
+     .help = "length of the longest n-grams", .group = "N-gram models (--model ngram)"},                   \
+    {CLI_AT(type, ngram.smoothing), .name = "smoothing", .choices = "kneser-ney|add-k|stupid-backoff|mle", \
+     .preset = "kneser-ney",                                                                               \
+     .help = "interpolated modified Kneser-Ney, add-k, stupid back-off or maximum likelihood"},            \
+    {CLI_AT(type, ngram.k), .name = "add-k", CLI_RANGE(0, 1e9), .preset = "1",                             \
+     .help = "k of --smoothing add-k"},                                                                    \
+    {CLI_AT(type, ngram.prune), .name = "prune", .value = "N",                                             \
+     .help = "drop n-grams that occur at most N times: one non-decreasing number per order, the first 0; " \
+             "the last applies to higher orders. 0 0 1 drops trigrams and above that occur once"},         \
+    {CLI_AT(type, ngram.discount_fallback), .name = "discount-fallback",                                   \
+     .help = "use 0.5, 1 and 1.5 where the Kneser-Ney discounts cannot be estimated"},                     \
+    {CLI_AT(type, ngram.fallback), .name = "fallback-discounts", .value = "D",                             \
+     .help = "the same with other discounts: three numbers, for counts of 1, 2, and 3 or more"},           \
+    {CLI_AT(type, ngram.interpolate_unigrams), .name = "interpolate-unigrams", .preset = "yes",            \
+     .help = "interpolate unigrams with the uniform distribution; without it <unk> gets the remaining "    \
+             "probability, as in SRILM"},                                                                  \
+    {CLI_AT(type, ngram.skip_symbols), .name = "skip-symbols",                                             \
+     .help = "treat <s>, </s> and <unk> in the text as white space; otherwise they are an error"},         \
+    {CLI_AT(type, ngram.lines), .name = "lines",                                                           \
+     .help = "with --tokenizer: treat every line as a separate text, as for translations"},                \
+    {CLI_AT(type, ngram.arpa), .name = "arpa", .value = "FILE",                                            \
+     .help = "also write an ARPA file, compressed if its name ends in .gz"},                               \
+    {CLI_AT(type, ngram.temporary), .name = "temporary", .value = "DIR",                                   \
+     .help = "directory for sorted runs if counts do not fit in --memory (default: $TMPDIR or /tmp)"}
 /* clang-format on */
 
 /* What `train` gives to a run that estimates an n-gram model. */
@@ -100,11 +100,11 @@ typedef struct cli_mix_options {
 
 /* clang-format off */
 /* The rows of a verb's table that fill a member `mix` of its options. */
-#define CLI_MIX_ROWS(type, how)                                                                              \
-    {CLI_AT(type, mix.path), .name = "ngram", .value = "MODEL", .group = "N-gram model beside the model",    \
-     .help = "an n-gram model of the same tokens (train --model ngram --tokenizer MODEL), " how},            \
-    {CLI_AT(type, mix.weight), .name = "ngram-weight", CLI_MIN(0), .preset = "0.3", .value = "W",            \
-     .help = "its weight"}
+#define CLI_MIX_ROWS(type, how)                                                                   \
+    {CLI_AT(type, mix.path), .name = "ngram", .value = "MODEL", .group = "N-gram mixture",        \
+     .help = "an n-gram model of the same tokens (train --model ngram --tokenizer MODEL) " how},  \
+    {CLI_AT(type, mix.weight), .name = "ngram-weight", CLI_MIN(0), .preset = "0.3", .value = "W", \
+     .help = "weight of the n-gram model"}
 /* clang-format on */
 
 /* Opens the model, if there is one, and checks that its tokens are those of t. The caller frees mix->model by by_ngram_free. */

@@ -279,7 +279,7 @@ static by_status store(const cli_option *o, void *options, const char *text, int
     case CLI_ENUM:
         break; /* only with choices */
     }
-    return base_fail(BY_ERR_UNSUPPORTED, "--%s has no kind", o->name);
+    return base_fail(BY_ERR_UNSUPPORTED, "table: --%s has no kind", o->name);
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
@@ -431,7 +431,7 @@ static by_status take_next(parser *p, const cli_option *o, const char *shown)
     const char *value = p->argv[p->next++];
     if (looks_like_option(p->verb, value))
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s needs a value (%s), but %s follows; write --%s=%s if that is meant", shown,
+                         "%s needs a value (%s), but %s follows; write --%s=%s if that is the value", shown,
                          cli_value_name(o), value, o->name, value);
     BY_TRY(take(p, o, value));
     /* For a verb without arguments of its own, words after a list belong to the list. */

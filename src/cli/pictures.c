@@ -38,7 +38,8 @@ static by_picture_set *open_lines(int channels)
     }
     cli_texts_free(&lines);
     if (s == BY_OK && count == 0)
-        s = base_fail(BY_ERR_ARGUMENT, "no pictures: name them, or give their paths on standard input");
+        s = base_fail(BY_ERR_ARGUMENT,
+                      "no pictures: give them as arguments, or their paths on standard input");
     by_picture_set *set = s == BY_OK ? open_paths(all, count, channels) : NULL;
     for (int i = 0; i < count; i++)
         base_free(all[i]);

@@ -15,7 +15,7 @@ static bool read_extent(const char *name, const char *text, int *rows, int *colu
     const long second = whole ? -1 : strtol(after, &end, 10);
     if (first < 0 || first > 1 << 24 || second > 1 << 24 ||
         (!whole && (end == after || *end != '\0' || second < 0))) {
-        cli_usage_fail("--%s %s: a length is expected, or rows and columns as in 7x14", name, text);
+        cli_usage_fail("--%s %s: expected a length, or rows and columns as in 7x14", name, text);
         return false;
     }
     *columns = (int)(second < 0 ? first : second);

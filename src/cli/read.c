@@ -168,7 +168,7 @@ static by_status open_reader(cli_reading *r, const char *path, const char *dir, 
     if (gen_reads_pictures(r->model, &p))
         r->processor = gen_processor_open(r->model, dir, adapter);
     else if (by_model_canvas(r->model, &c))
-        return base_fail(BY_ERR_ARGUMENT, "a %s makes pictures; it has no labels for any",
+        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures; it has no labels",
                          by_model_class(r->model));
     else
         r->tokenizer = cli_tokenizer(path);

@@ -41,16 +41,16 @@ static const cli_scope scopes[] = {
     {"tokenizer", ~PIXELS, "texts and captions"}, /* classifiers refuse it themselves */
     {"seq", TEXTS | PIXELS, "texts"},
     {"show-batch", TEXTS, "texts"},
-    {"eval-batches", TEXTS | PIXELS, "texts and models of pixels"},
-    {"average", TEXTS | PIXELS, "texts and models of pixels (classes and captions: --average-decay)"},
+    {"eval-batches", TEXTS | PIXELS, "texts and pixel models"},
+    {"average", TEXTS | PIXELS, "texts and pixel models (classes and captions: --average-decay)"},
     {"classes", CLASSES, "classes of pictures"},
     {"coarse", CLASSES, "classes of pictures"},
     {"label-column", CLASSES | CAPTIONS, "classes of pictures and captions"},
     {"file-column", CLASSES | CAPTIONS | PIXELS, "pictures"},
     {"image-size", CLASSES | CAPTIONS | PIXELS, "pictures"},
     {"workers", CLASSES | CAPTIONS, "pictures that are read in every epoch"},
-    {"colours", PIXELS, "models of pixels"},
-    {"palette", PIXELS, "models of pixels"},
+    {"colours", PIXELS, "pixel models"},
+    {"palette", PIXELS, "pixel models"},
 };
 
 /* Options of the shape of a new model. */
@@ -103,7 +103,7 @@ static bool fits_family(const by_run_spec *s, const arch_family *a, const cli_ar
 {
     const cli_option *of_shape = s->init_from ? cli_given_among(own, shape) : NULL;
     if (of_shape)
-        cli_usage_fail("--%s is for new models; that of --init-from keeps its shape", of_shape->name);
+        cli_usage_fail("--%s is for new models; the model of --init-from keeps its shape", of_shape->name);
     else if (s->init_from && cli_given(own, &s->family) && strcmp(s->family, a->family) != 0)
         cli_usage_fail("--model %s: the model of --init-from is of the family %s", s->family, a->family);
     else

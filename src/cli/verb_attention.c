@@ -1,4 +1,5 @@
-/* verb_attention.c - banyan attention: what every head of every layer looks at, as a picture and as numbers. */
+/* verb_attention.c - banyan attention: what every head of every layer looks at, as a picture and as
+ * numbers. */
 #include <stdio.h>
 
 #include "banyan/inspect.h"
@@ -24,21 +25,21 @@ static const cli_option options[] = {
     {CLI_AT(attention_options, spec.pair), .name = "pair", .value = "TEXT",
      .help = "a second text, for models that read two"},
     {CLI_AT(attention_options, spec.target), .name = "target", .value = "TEXT",
-     .help = "encoder-decoders and captions: what is written (else what the model writes itself)"},
+     .help = "encoder-decoders and captions: the target text (default: the model generates it)"},
     {CLI_AT(attention_options, spec.part), .name = "part", .choices = "cross|encoder|decoder",
      .preset = "cross",
-     .help = "encoder-decoders: how the text looks at its source, or one of the two at itself"},
+     .help = "encoder-decoders: cross-attention, or self-attention of the encoder or the decoder"},
     {CLI_AT(attention_options, layer), .name = "layer", CLI_MIN(-1), .preset = "-1",
-     .help = "layer to draw large, with its heads below; -1: the last layer, with the heads of all"},
+     .help = "layer to draw large, with its heads below; -1: the last layer, with the heads of all layers"},
     {CLI_AT(attention_options, head), .name = "head", CLI_MIN(-1), .preset = "-1",
      .help = "head to draw on the whole page; -1: the mean of all heads, with each one small below"},
     {CLI_AT(attention_options, pixel), .name = "pixel", .value = "R,C",
-     .help = "the pixel whose look is drawn, by row and column: of a model of pixels that pixel (default: in "
-             "the lower half), of a model of patches the patch around it (default: the class token)"},
+     .help = "query position by row and column. Pixel models: this pixel (default: one in the lower half). "
+             "Models of patches: the patch that contains it (default: the class token)"},
     {CLI_AT(attention_options, show), .name = "show", .choices = "attention|positions|filters",
      .preset = "attention",
-     .help = "models of patches: draw attention over a picture, how similar position embeddings are, or the "
-             "principal components of the patch embedding"},
+     .help = "models of patches: draw attention over a picture, the similarity of position embeddings, or "
+             "the principal components of the patch embedding"},
     {CLI_AT(attention_options, out), .name = "out", .letter = 'o', .preset = "attention.svg", .value = "FILE",
      .help = "picture to write: .svg or .png"},
     {CLI_AT(attention_options, json), .name = "json", .help = "print the weights as JSON instead"},
@@ -137,8 +138,8 @@ static by_status draw(look *k)
 {
     const int layer = k->o.layer < 0 ? k->maps.layers - 1 : k->o.layer;
     if (layer >= k->maps.layers || k->o.head >= k->maps.heads)
-        return base_fail(BY_ERR_ARGUMENT, "there are %d layers of %d heads, counted from 0", k->maps.layers,
-                         k->maps.heads);
+        return base_fail(BY_ERR_ARGUMENT, "the model has %d layers of %d heads, counted from 0",
+                         k->maps.layers, k->maps.heads);
     float *large = base_alloc_zero(map_size(k), sizeof *large);
     if (!large)
         return BY_ERR_MEMORY;
@@ -232,8 +233,8 @@ static bool fits(const by_model *m, const cli_args *args)
     return !row;
 }
 
-/* Opens the model. True: it has looked at a picture, or failed, and *code is the exit code. A model of texts and pictures (CLIP) looks at
- * a picture where the input is a file. */
+/* Opens the model. True: it has looked at a picture, or failed, and *code is the exit code. A model of texts
+ * and pictures (CLIP) looks at a picture where the input is a file. */
 static bool is_picture(look *k, const cli_args *args, int *code)
 {
     by_canvas size;
@@ -326,23 +327,23 @@ const cli_verb cli_attention = {
     .name = "attention",
     .summary = "draw what each attention head looks at",
     .args = "MODEL [INPUT]",
-    .description = "Draws the attention weights of a text: one layer large, with its tokens named, and every "
-                   "head small below it. The caption of a head says where most of its weight goes (the first "
-                   "token, the previous one, itself), or names its strongest pair. A row is a query token, "
-                   "its columns are the keys. In an SVG, point at a square to see its weight. With --head "
-                   "that head fills the page. Long texts are drawn coarser. With --json the weights are "
-                   "printed as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
+    .description = "Draws the attention weights of a text: one large map of a layer with token labels, and "
+                   "below it a small map of every head. The caption of a head names where most of its weight "
+                   "goes (the first token, the previous one, itself), or its strongest pair. Rows are query "
+                   "tokens, columns are keys. In an SVG, hover over a square to see its weight. With --head "
+                   "that head fills the page. Long texts are drawn at lower resolution. --json prints the "
+                   "weights as {\"tokens\": [...], \"weights\": [layer][head][row][column]}.\n"
                    "\n"
                    "For an encoder-decoder, rows are output tokens and columns are source tokens.\n"
                    "\n"
-                   "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows where the "
-                   "class token looks, bright where the weight is large; attention rollout multiplies the "
-                   "layers. A model that writes captions shows where each word of its caption looked. --show "
-                   "positions and --show filters need no picture. For CLIP, an INPUT that is no file or "
-                   "directory, and does not end like the name of a picture, is a text.\n"
+                   "For a model of patches (ViT, DeiT, CLIP), INPUT is a picture. Each map shows the "
+                   "attention of the class token, bright where the weight is large; attention rollout "
+                   "multiplies the layers. A captioning model shows the attention of each word of its "
+                   "caption. --show positions and --show filters need no picture. For CLIP, an INPUT that is "
+                   "not a file or directory and does not have the extension of a picture is a text.\n"
                    "\n"
-                   "For a model of pixels, a PNG shows where one pixel of a picture looked when it was "
-                   "predicted: a row for each layer, the mean of its heads first.",
+                   "For a pixel model, a PNG shows the attention of one pixel of a picture when it was "
+                   "predicted: one row per layer, the mean of its heads first.",
     .examples =
         "banyan attention bert-base-uncased \"The animal didn't cross the street because it was tired.\"\n"
         "banyan attention runs/multi30k \"A man rides a bicycle.\" --target \"Ein Mann fährt Fahrrad.\"\n"

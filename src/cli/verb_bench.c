@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, target), .name = "target", CLI_RANGE(1, 1e7), .suffix = true,
      .help = "train, encoder-decoders: target tokens (default: as many as source tokens)"},
     {CLI_AT(bench_options, padding), .name = "padding", CLI_RANGE(0, 0.5), .preset = "0", .value = "SHARE",
-     .help = "train: share of padding tokens, in rows of different lengths (encoders, sources)"},
+     .help = "train: fraction of padding tokens, in rows of different lengths (encoders, sources)"},
     {CLI_AT(bench_options, new_tokens), .name = "new-tokens", CLI_RANGE(2, 1e7), .preset = "256",
      .help = "decode: tokens generated after the prompt"},
     {CLI_AT(bench_options, beams), .name = "beams", CLI_RANGE(1, 64), .preset = "4",
@@ -51,7 +51,7 @@ static const cli_option options[] = {
     {CLI_AT(bench_options, head_dim), .name = "head-dim", CLI_RANGE(1, 1024), .preset = "64",
      .help = "width of a head; --heads is 4 and --batch-size 1 unless given"},
     {CLI_AT(bench_options, plot), .name = "plot", .value = "FILE.svg",
-     .help = "draw time and memory over the length, both axes logarithmic"},
+     .help = "plot time and memory against length, both axes logarithmic"},
     {CLI_AT(bench_options, json), .name = "json", .help = "print one JSON object per line"},
 
     {CLI_AT(bench_options, device), .name = "device", .preset = "auto", .value = "NAME",
@@ -172,9 +172,9 @@ const cli_verb cli_bench = {
     .summary = "measure how fast models train and run on this machine",
     .description =
         "Runs on random tokens and prints one line of JSON: tokens per second, milliseconds per step (median "
-        "and minimum), FLOP/s and their share of the rate of a large matrix product, and peak memory.\n"
+        "and minimum), FLOP/s, also as a fraction of the rate of a large matrix product, and peak memory.\n"
         "\n"
-        "  train           forward, backward and update; 6 N + 12 L d T FLOP per token.\n"
+        "  train           forward, backward and update, counted as 6 N + 12 L d T FLOP per token.\n"
         "                  Encoders predict 15 % of their tokens, XLNet with two streams;\n"
         "                  vit and deit sort pictures into 1,000 classes: a token is a position\n"
         "  forward         logits of every position or picture; for encoders, the last hidden states\n"

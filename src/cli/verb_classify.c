@@ -89,8 +89,8 @@ static void note_table(const data_examples *e)
     base_buf_free(&text);
 }
 
-/* Take the texts from the text column of a table, with labels or without. Lines with tabs and no header may also
- * be texts and their pairs, as on the standard input. */
+/* Take the texts from the text column of a table, with labels or without. Lines with tabs and no header may
+ * also be texts and their pairs, as on the standard input. */
 static by_status open_table(job *j, cli_texts *texts)
 {
     const char *path = texts->path;
@@ -255,7 +255,7 @@ static by_status add_label(job *j, const char *text, int length)
         return base_fail(BY_ERR_ARGUMENT, "--labels: label %d is empty", j->labels);
     for (int i = 0; i < j->labels - 1; i++)
         if (strcmp(j->names[i], name) == 0)
-            return base_fail(BY_ERR_ARGUMENT, "--labels: \"%s\" is there twice", name);
+            return base_fail(BY_ERR_ARGUMENT, "--labels: \"%s\" is listed twice", name);
     return BY_OK;
 }
 
@@ -351,7 +351,7 @@ static by_status check_options(const job *j, const cli_args *args)
     if (!j->o.names && cli_given(args, &j->o.template))
         return base_fail(BY_ERR_ARGUMENT, "--template needs --labels");
     if (j->problem != BY_PROBLEM_MANY_LABELS && cli_given(args, &j->o.threshold))
-        return base_fail(BY_ERR_ARGUMENT, "--threshold is for models that give a text several labels");
+        return base_fail(BY_ERR_ARGUMENT, "--threshold is for multi-label models");
     return BY_OK;
 }
 

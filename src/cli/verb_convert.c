@@ -1,5 +1,5 @@
-/* verb_convert.c - `banyan convert`: a checkpoint in another element type, in files of another size, in another
- * format. */
+/* verb_convert.c - `banyan convert`: a checkpoint in another element type, in files of another size, in
+ * another format. */
 #include "cli/verbs.h"
 
 #include <unistd.h>
@@ -29,13 +29,11 @@ static const cli_option options[] = {
      .value = "SIZE", .help = "split into files of at most this size: 5GB, 500MB, 2GiB (default: one file)"},
     {CLI_AT(convert_options, format), .name = "format", .choices = "safetensors", .preset = "safetensors",
      .help = "file format"},
-    {CLI_AT(convert_options, renames), .name = "rename", .value = "OLD=NEW",
-     .help = "give a tensor another name; once for each tensor"},
+    {CLI_AT(convert_options, renames), .name = "rename", .value = "OLD=NEW", .help = "rename a tensor"},
     {CLI_AT(convert_options, merge), .name = "merge", .value = "DIR",
      .help = "add the adapter in DIR (as PEFT writes it) to the weights"},
     {CLI_AT(convert_options, decoder), .name = "decoder", .value = "DIR",
-     .help = "IN is a ViT or DeiT: join it with this GPT-2, BERT or RoBERTa to a model that learns to write "
-             "captions"},
+     .help = "IN is a ViT or DeiT: join it with this GPT-2, BERT or RoBERTa into a captioning model"},
     {CLI_AT(convert_options, dry_run), .name = "dry-run", .letter = 'n',
      .help = "print what would be written and write nothing"},
     {CLI_AT(convert_options, json), .name = "json", .help = "print one JSON object"},
@@ -278,7 +276,7 @@ static int run(int argc, char **argv)
     if (cli_model_kind(args.items[0]) == CLI_MODEL_NGRAM)
         code = convert_ngram(&o, &args);
     else if (base_input_ends(args.items[1], ".arpa"))
-        code = cli_usage_fail("only n-gram models become ARPA files");
+        code = cli_usage_fail("only n-gram models can be converted to ARPA files");
     else if (!(in = input(args.items[0])))
         code = cli_fail(NULL);
     else
@@ -292,34 +290,33 @@ const cli_verb cli_convert = {
     .name = "convert",
     .summary = "convert a checkpoint to another precision, shard size or format",
     .args = "IN OUT",
-    .description =
-        "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt (zip or the "
-        "older stream), a NumPy .npz (not compressed), or the index of several. OUT is a file if its name "
-        "ends in .safetensors, otherwise a directory that does not exist yet or is empty. Names of other "
-        "file types (x.bin, x.gguf) are refused. The configuration and the tokenizer are copied from a "
-        "directory; a file that cannot be copied is an error. Where there is no configuration, that of a "
-        "recurrent network (PyTorch's nn.RNN, nn.LSTM, nn.GRU, and language models around them) is inferred "
-        "from names and shapes.\n"
-        "\n"
-        "Tensors pass through memory piece by piece. OUT appears only when it is complete: a full disk, an "
-        "interruption or a power cut leaves nothing under its name. Reading a PyTorch file executes nothing; "
-        "contents other than tensors are refused by name.\n"
-        "\n"
-        "An n-gram model is converted from an ARPA file, plain or compressed, to a model directory (or to "
-        "one mapped file, if OUT ends with .bin), and from these to an ARPA file if OUT ends with .arpa or "
-        ".arpa.gz.\n"
-        "\n"
-        "With --decoder, IN is a model of pictures that becomes the encoder of a model of captions. Its "
-        "attention to pictures is new and has to be trained.\n"
-        "\n"
-        "An adapter (--merge, or IN is a folder with adapter_config.json) is added to the weights of its "
-        "model; OUT is then a model without an adapter that computes the same.",
+    .description = "IN is a model directory, a run folder, or a file: .safetensors, a PyTorch .bin or .pt "
+                   "(zip or the older stream), a NumPy .npz (not compressed), or the index of several. OUT "
+                   "is a file if its name ends in .safetensors, otherwise a directory that does not exist "
+                   "yet or is empty. Names of other file types (x.bin, x.gguf) are errors. The configuration "
+                   "and the tokenizer of a directory are copied; a file that cannot be copied is an error. "
+                   "Without a configuration, that of a recurrent network (PyTorch's nn.RNN, nn.LSTM, nn.GRU, "
+                   "and language models around them) is inferred from names and shapes.\n"
+                   "\n"
+                   "Tensors are streamed through memory. OUT appears only when it is complete: a full disk, "
+                   "an interruption or a power cut leaves nothing under its name. Reading a PyTorch file "
+                   "executes nothing; contents other than tensors are an error that names them.\n"
+                   "\n"
+                   "An n-gram model is converted from an ARPA file, plain or compressed, to a model "
+                   "directory (or to one mapped file, if OUT ends in .bin), and from these to an ARPA file "
+                   "if OUT ends in .arpa or .arpa.gz.\n"
+                   "\n"
+                   "With --decoder, IN is an image model that becomes the encoder of a captioning model. The "
+                   "cross-attention is new and must be trained.\n"
+                   "\n"
+                   "An adapter (--merge, or an IN with adapter_config.json) is merged into the weights of "
+                   "its model; OUT is an equivalent model without an adapter.",
     .examples = "banyan convert gpt2 gpt2-bf16 --dtype bf16\n"
-                "# a model without an adapter from one with\n"
+                "# merge an adapter\n"
                 "banyan convert gpt2 merged --merge runs/adapter\n"
-                "# a model that can learn to write captions\n"
+                "# a captioning model, to be trained\n"
                 "banyan convert vit-base-patch16-224 captioner --decoder gpt2\n"
-                "# files of at most five gigabytes\n"
+                "# files of at most 5 GB\n"
                 "banyan convert big big-shards --shard-size 5GB\n"
                 "banyan convert pytorch_model.bin model.safetensors\n"
                 "banyan convert arrays.npz model --rename emb=encoder.weight --rename fc=decoder.weight\n"

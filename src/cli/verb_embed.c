@@ -23,22 +23,22 @@ enum { PLAIN, BINARY };
 static const cli_option options[] = {
     {CLI_AT(embed_options, pooling), .name = "pooling", .choices = "auto|mean|cls|max|last|sqrt-mean",
      .preset = "auto",
-     .help = "how token vectors become one vector; auto follows the model's directory, else mean",
+     .help = "how token vectors are combined; auto follows the model's directory, otherwise mean",
      .group = "Vectors"},
     {CLI_AT(embed_options, normalize), .name = "normalize",
      .help = "scale vectors to length 1 (default: as the model's directory says)"},
     {CLI_AT(embed_options, limit), .name = "max-length", CLI_RANGE(0, 1e7), .preset = "0",
-     .help = "tokens read of each text; 0 follows the model's directory, else the model's context"},
+     .help = "maximum tokens of a text; 0 follows the model's directory, otherwise the model's context"},
     {CLI_AT(embed_options, similarity), .name = "similarity",
      .help = "print cosine similarities of all pairs instead of vectors, one row per text"},
     {CLI_AT(embed_options, search), .name = "search", .letter = 's', .value = "QUERY",
-     .help = "print the texts or pictures nearest to QUERY, a text or a picture, with their cosines"},
+     .help = "print the texts or pictures nearest to QUERY (a text or a picture) with their cosines"},
     {CLI_AT(embed_options, top), .name = "top", .letter = 'k', CLI_RANGE(1, 1e9), .preset = "10",
      .value = "K", .help = "results of a search"},
     {CLI_AT(embed_options, format), .name = "format", .choices = "text|f32", .preset = "text",
      .help = "numbers as text, or raw little-endian floats"},
     {CLI_AT(embed_options, time), .name = "time",
-     .help = "print texts per second on stderr, without opening and printing"},
+     .help = "print texts per second on stderr, excluding loading and output"},
     CLI_READ_ROWS(embed_options),
 };
 
@@ -296,15 +296,15 @@ static by_status search(job *j)
     char *query = (char *)j->o.search;
     const size_t width = (size_t)by_embedder_width(j->embedder);
     if (!by_embedder_reads_texts(j->embedder) && !base_file_exists(query))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "--search %s: there is no such file, and the model reads pictures alone", query);
+        return base_fail(BY_ERR_ARGUMENT, "--search %s: no such file, and the model reads only pictures",
+                         query);
     float *v = base_alloc(width * sizeof *v);
     if (!v)
         return BY_ERR_MEMORY;
     const int64_t before = j->count;
     by_status s = embed_all(j, &query, 1);
     if (s == BY_OK && j->count != before + 1)
-        s = base_fail(BY_ERR_ARGUMENT, "--search %s: the query is one picture or text, not %lld", query,
+        s = base_fail(BY_ERR_ARGUMENT, "--search %s: expected one picture or text, not %lld", query,
                       (long long)(j->count - before));
     if (s == BY_OK) {
         j->count--;
@@ -344,11 +344,10 @@ static by_status check_options(const job *j, const cli_args *args)
     const bool texts = by_embedder_reads_texts(j->embedder),
                pictures = by_embedder_reads_pictures(j->embedder);
     if (!texts && cli_given(args, &j->o.limit))
-        return base_fail(BY_ERR_ARGUMENT, "--max-length is for texts, and the model reads pictures alone");
+        return base_fail(BY_ERR_ARGUMENT, "--max-length is for texts, and the model reads only pictures");
     if (texts && pictures && cli_given(args, &j->o.pooling))
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "--pooling is for models of one kind; this one brings texts and pictures together itself");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "--pooling is not for models of texts and pictures, which have their own");
     return BY_OK;
 }
 
@@ -389,19 +388,19 @@ const cli_verb cli_embed = {
     .name = "embed",
     .summary = "compute vectors of texts and pictures, for search and comparison",
     .args = "MODEL [INPUT...]",
-    .description = "Prints the vector of each INPUT, a text, one per line. Without INPUT, each line of "
-                   "standard input is a text. A sentence-transformers directory is read with its "
-                   "modules.json, pooling and normalisation.\n"
-                   "\n"
-                   "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, "
-                   "or a dataset that finetune reads; the vector is the class token unless --pooling says "
-                   "otherwise. For a model of both (CLIP), an argument that is a file or directory, or "
-                   "ends like the name of a picture, is a picture. Any other is a text. Both have vectors in "
-                   "one space.\n"
-                   "\n"
-                   "--similarity compares all examples with each other and prints one row of cosines for "
-                   "each (as JSON with --json). --search ranks them by their cosine with QUERY. The vectors "
-                   "are held in memory, the matrix is not.",
+    .description =
+        "Prints the vector of each INPUT, a text, one per line. Without INPUT, each line of standard input "
+        "is a text. A sentence-transformers directory is read with its modules.json, pooling and "
+        "normalisation.\n"
+        "\n"
+        "With a model of pictures, INPUT is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset "
+        "that finetune reads; the vector is the class token unless --pooling selects another. For a model of "
+        "texts and pictures (CLIP), an argument that is a file or directory, or has the extension of a "
+        "picture, is a picture; any other is a text. Their vectors share one space.\n"
+        "\n"
+        "--similarity compares all inputs with each other and prints one row of cosines for each (as JSON "
+        "with --json). --search ranks them by their cosine with QUERY. The vectors are held in memory; the "
+        "matrix is not.",
     .examples =
         "banyan embed all-MiniLM-L6-v2 \"A man is eating food.\" \"Someone has lunch.\" --similarity\n"
         "banyan embed bert-base-uncased --pooling cls --json < texts.txt > vectors.jsonl\n"

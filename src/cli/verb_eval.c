@@ -70,23 +70,22 @@ static const cli_option options[] = {
     {CLI_AT(eval_options, windows.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1 << 16), .help = "windows per batch (default: 8; with a memory, 1 column of text)"},
     {CLI_AT(eval_options, memory), .name = "memory", CLI_RANGE(-1, 1 << 24), .preset = "-1", .suffix = true,
-     .help = "positions to remember from earlier segments; -1 is the model's own number, 0 none",
-     .group = "Models with a memory"},
+     .help = "memory length in positions; -1 is that of the model, 0 none", .group = "Models with a memory"},
     {CLI_AT(eval_options, way), .name = "evaluate", .choices = "segment|sliding|both", .preset = "segment",
-     .help = "read segment by segment with the memory; or slide a window without one token by token; or "
-             "both, with the ratio of their speeds"},
+     .help = "segment: read segment by segment with the memory; sliding: move a window without memory token "
+             "by token; both: print the ratio of their speeds too"},
     {CLI_AT(eval_options, windows.bins), .name = "by-position", CLI_RANGE(0, 4096), .preset = "0",
-     .help = "also print the loss for N parts of a window, from its beginning to its end"},
+     .help = "also print the loss for N consecutive parts of a window"},
 
     CLI_CACHE_ROWS(eval_options, windows.cache),
     {CLI_AT(eval_options, tune), .name = "tune-cache", .value = "FILE",
-     .help = "choose theta and lambda on this text, which must not be that of --data; the size is 2000 "
-             "unless it is given"},
+     .help = "tune theta and lambda on this text, which must differ from --data; --cache-size is then 2000 "
+             "by default"},
 
-    CLI_MIX_ROWS(eval_options, "with which its probabilities are interpolated; for encoder-decoders, whose "
-                               "log-probabilities are added to the search"),
+    CLI_MIX_ROWS(eval_options,
+                 "to interpolate with; for encoder-decoders, its log-probabilities are added in the search"),
     {CLI_AT(eval_options, tune_ngram), .name = "tune-ngram", .value = "FILE",
-     .help = "choose the weight on this text, which must not be that of --data"},
+     .help = "tune the weight on this text, which must differ from --data"},
 
     {CLI_AT(eval_options, device), .name = "device", .preset = "auto", .value = "NAME",
      .help = "device to run on: cpu, cuda, cuda:1, cuda+tf32, cuda+fp8; auto picks a GPU if there is one",
@@ -224,7 +223,7 @@ static int evaluate_pictures(evaluation *e)
     return cli_evaluate_pictures(&p);
 }
 
-/* How likely a model of pixels finds pictures. */
+/* How likely a pixel model finds pictures. */
 static int evaluate_pixels(evaluation *e)
 {
     const eval_options *o = &e->o;
@@ -380,7 +379,8 @@ static by_status make_bins(by_perplexity_spec *s)
     return s->bin_nats && s->bin_tokens ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Shards need no tokenizer; that text needs one is the library's to say, and why there is none is the loader's. */
+/* Shards need no tokenizer; that text needs one is the library's to say, and why there is none is the
+ * loader's. */
 static int evaluate_perplexity(evaluation *e, const char *model)
 {
     by_perplexity_result r;
@@ -567,42 +567,41 @@ const cli_verb cli_eval = {
     .description =
         "MODEL is a model directory or a run folder, whose best model is used.\n"
         "\n"
-        "Language models: the text passes through the model's own tokenizer and is read in windows of the "
-        "context; every token but the first is predicted once. With --stride windows overlap, so that "
+        "Language models: the text is tokenized with the model's tokenizer and read in windows of the "
+        "context; every token except the first is predicted once. With --stride windows overlap, so that "
         "predictions have more context, and only the new tokens of each window count. Loss is the mean of "
         "-log p in nats per token, perplexity its exponential. Bits per byte refer to the text itself and "
         "are comparable between models with different tokenizers.\n"
         "\n"
-        "A model with a memory (transfo-xl) reads segments of --seq tokens and remembers --memory positions "
-        "before each. --evaluate sliding moves a window of both lengths by one token instead, as models "
-        "without a memory must to have as much context.\n"
+        "A model with a memory (transfo-xl) reads segments of --seq tokens with a memory of --memory earlier "
+        "positions. --evaluate sliding instead moves a window of both lengths by one token at a time, which "
+        "is how a model without a memory gets the same context.\n"
         "\n"
-        "With --cache-size a continuous cache (Grave et al. 2016) mixes into the predictions the tokens that "
-        "followed similar hidden states. It is carried on from window to window and from document to "
-        "document; --cache-per-document empties it at each end-of-text token. --tune-cache chooses its two "
-        "numbers on held-out text.\n"
+        "--cache-size adds a continuous cache (Grave et al. 2016), which mixes the tokens that followed "
+        "similar hidden states into the predictions. It persists across windows and documents; "
+        "--cache-per-document clears it at each end-of-text token. --tune-cache tunes theta and lambda on "
+        "held-out text.\n"
         "\n"
-        "With --ngram an n-gram model of the same tokens is interpolated: p = (1 - W) p_model + W p_ngram. "
-        "It reads the text as a whole, across windows. --tune-ngram chooses W on held-out text.\n"
+        "--ngram interpolates an n-gram model of the same tokens: p = (1 - W) p_model + W p_ngram. It reads "
+        "the whole text, across windows. --tune-ngram tunes W on held-out text.\n"
         "\n"
         "Models with another head are evaluated on labelled examples by the metrics of their task: accuracy, "
         "F1 and Matthews' coefficient (classify), Pearson's and Spearman's (regress), F1 of entities (tag), "
-        "exact match and F1 (answer). Files are read as by finetune; columns that are not given are those of "
-        "the run's own data, as run.json records them.\n"
+        "exact match and F1 (answer). Files are read as by finetune; the default columns are those recorded "
+        "in the run's run.json.\n"
         "\n"
         "Models that classify pictures are evaluated on folders, lists of files, IDX or CIFAR files: "
         "accuracy and top-5 accuracy, each class with --per-class, the confusion matrix as a picture with "
-        "--confusion. Models that write captions, or compare texts with pictures, are evaluated on lists of "
-        "files and captions: the share of captions that are exact, or of pictures that are nearest to their "
-        "own.\n"
+        "--confusion. Models that generate captions or compare texts with pictures are evaluated on lists of "
+        "files and captions: the fraction of exact captions, or of texts and pictures whose nearest "
+        "neighbour is their own pair.\n"
         "\n"
         "Encoder-decoders generate a text for each source, which is compared with its reference by BLEU, "
         "chrF, ROUGE and exact match. The data are two files of lines, or one table with both.\n"
         "\n"
-        "An n-gram model, which may also be an ARPA file, reads a sentence per line if it is one of words; "
-        "the end of a sentence is predicted too. Perplexity is printed with and without unknown words. Bits "
-        "per byte are known where no word is unknown. A model of tokens reads the same stream as a neural "
-        "model.",
+        "An n-gram model, which may be an ARPA file, reads one sentence per line if it is a model of words, "
+        "and also predicts the end of a sentence. Perplexity is printed with and without unknown words; bits "
+        "per byte only if there are none. A model of tokens reads the same stream as a neural model.",
     .examples = "banyan eval runs/shakespeare --data held-out.txt\n"
                 "banyan eval runs/sentiment --data dev.tsv --predictions out.jsonl\n"
                 "banyan eval runs/multi30k test.en test.de --beams 5\n"

@@ -73,10 +73,9 @@ static const cli_option options[] = {
     {CLI_AT(finetune_options, tune.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser", .group = "Optimiser"},
     {CLI_AT(finetune_options, tune.schedule.rate), .name = "learning-rate", .alias = "lr", CLI_RANGE(0, 100),
-     .help =
-         "peak learning rate (default: 3e-5; below width 768 more, 1.8e-4 at 128; pictures three times that; "
-         "seq2seq: 3e-5; ten times that with --lora, a hundred times with --ia3, --prefix-tuning and "
-         "--prompt-tuning)"},
+     .help = "peak learning rate (default: 3e-5; higher below width 768, 1.8e-4 at 128; pictures three times "
+             "that; seq2seq: 3e-5; ten times that with --lora, a hundred times with --ia3, --prefix-tuning "
+             "and --prompt-tuning)"},
     {CLI_AT(finetune_options, tune.schedule.kind), .name = "lr-scheduler",
      .choices = "constant|linear|cosine|inverse-sqrt", .preset = "linear",
      .help = "learning-rate schedule, ending at 0"},
@@ -168,7 +167,7 @@ static bool fits(const finetune_options *o)
         return false;
     }
     if (cli_given(&o->own, &o->tune.batch) && o->tune.reading.kind == BY_EXAMPLE_SEQ2SEQ) {
-        cli_usage_fail("--batch-size is not for the task seq2seq: a step has --batch-tokens");
+        cli_usage_fail("--batch-size is not for the task seq2seq: use --batch-tokens");
         return false;
     }
     return cli_task_fits(o->tune.reading.kind, o->t.task, &o->own) &&
@@ -288,22 +287,22 @@ const cli_verb cli_finetune = {
     .summary = "fine-tune a model on labelled examples",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory or a run folder. Its body is kept and gets a new head for the task, "
-        "unless it already has that head with the same labels. Data are tables (TSV, CSV), JSON lines or "
-        "lists, CoNLL columns (tag) or SQuAD's JSON (answer), also compressed (.gz, .zst), or - for standard "
-        "input. The columns and labels found are printed before training. Labels are numbered in sorted "
-        "order, and config.json keeps their names.\n"
+        "MODEL is a model directory or a run folder. It gets a new head for the task unless it already has "
+        "that head with the same labels. Data are tables (TSV, CSV), JSON lines or lists, CoNLL columns "
+        "(tag) or SQuAD's JSON (answer), also compressed (.gz, .zst), or - for standard input. The columns "
+        "and labels found are printed before training. Labels are numbered in sorted order, and config.json "
+        "keeps their names.\n"
         "\n"
-        "DIR becomes a model directory that other programs load: the best model by the task's metric "
-        "(accuracy, Pearson's r, F1) on the --eval data (ties go to the lower loss), else the last. Beside "
-        "it are metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped "
-        "run.\n"
+        "DIR becomes a model directory that other programs load, with the best model by the task's metric "
+        "(accuracy, Pearson's r, F1; ties go to the lower loss) on the --eval data, or without --eval the "
+        "last. It also holds metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a "
+        "stopped run.\n"
         "\n"
-        "With --lora the model stays as it is and a small adapter is trained beside it; DIR becomes a folder "
-        "of PEFT (adapter_config.json, adapter_model.safetensors) that names MODEL, and opens like a model. "
-        "With --weights q4_0 the model is held in 4 bits meanwhile (QLoRA). --ia3 trains factors of the "
-        "outputs of keys and values and of the inputs of the second feed-forward layer; --prefix-tuning "
-        "trains keys and values that stand before every text, --prompt-tuning embeddings.",
+        "With --lora, MODEL is frozen and a small adapter is trained; DIR becomes a PEFT adapter folder "
+        "(adapter_config.json, adapter_model.safetensors) that refers to MODEL and opens like a model. "
+        "--weights q4_0 stores the frozen weights in 4 bits (QLoRA). --ia3 trains scaling factors for keys, "
+        "values and the input of the second feed-forward layer; --prefix-tuning trains keys and values "
+        "prepended to every text, --prompt-tuning embeddings.",
     .examples =
         "banyan finetune bert-base-uncased --data train.tsv --eval dev.tsv --out runs/sentiment\n"
         "# sentence pairs, columns by name\n"

@@ -41,10 +41,10 @@ static const cli_option rows[] = {
      .help = "when the context is full, continue with its last half; with --no-slide that is an error"},
     {CLI_AT(cli_generate_options, window), .name = "window", CLI_RANGE(0, 1 << 24), .suffix = true,
      .preset = "0",
-     .help = "endless text: the model sees this many tokens, the first --sinks ones of the text among them; "
+     .help = "endless text: the model sees this many tokens, including the first --sinks tokens of the text; "
              "0: off"},
     {CLI_AT(cli_generate_options, sinks), .name = "sinks", CLI_RANGE(0, 1 << 24), .preset = "4",
-     .help = "with --window, tokens at the beginning of the text that always stay"},
+     .help = "with --window, tokens at the start of the text that are always kept"},
 
     {CLI_AT(cli_generate_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6),
      .preset = "0.8", .help = "divide the logits by this; 0 is greedy", .group = "Sampling"},
@@ -61,39 +61,39 @@ static const cli_option rows[] = {
     {CLI_AT(cli_generate_options, seed), .name = "seed", .letter = 's', CLI_MIN(0),
      .help = "seed for sampling (default: random)"},
     {CLI_AT(cli_generate_options, samples), .name = "samples", CLI_RANGE(1, 1e6), .preset = "1",
-     .help = "number of texts to generate; models of pixels: of pictures, for each that is completed"},
+     .help = "number of texts to generate; pixel models: of pictures, for each that is completed"},
 
     CLI_CACHE_ROWS(cli_generate_options, cache),
 
-    CLI_MIX_ROWS(cli_generate_options, "with which its probabilities are interpolated; with --beams, whose "
-                                       "log-probabilities are added to the search"),
+    CLI_MIX_ROWS(cli_generate_options,
+                 "to interpolate with; with --beams, its log-probabilities are added in the search"),
 
     CLI_CONSTRAINT_ROWS(cli_generate_options),
 
     CLI_BEAM_ROWS(cli_generate_options, "1"),
 
     {CLI_AT(cli_generate_options, out), .name = "out", .letter = 'o', .value = "FILE.png",
-     .help = "file for the grid of pictures", .group = "Models of pixels"},
+     .help = "file for the grid of pictures", .group = "Pixel models"},
     {CLI_AT(cli_generate_options, complete), .name = "complete", .value = "FILE",
-     .help = "complete these pictures, or the first ones of a dataset; each becomes a row: the picture, what "
-             "is given of it, the samples"},
+     .help = "complete these pictures, or the first pictures of a dataset. Each becomes a row of the grid: "
+             "the picture, the given part, the samples"},
     {CLI_AT(cli_generate_options, upscale), .name = "upscale", .value = "FILE",
-     .help = "models trained with --upscale: enlarge these pictures, or the first ones of a dataset. A "
-             "picture of another size than the small ones is first brought to the large size and averaged; "
-             "each becomes a row: the picture, the small one, the samples"},
+     .help = "models trained with --upscale: enlarge these pictures, or the first pictures of a dataset. A "
+             "picture that does not have the input size is first scaled to the output size and averaged. "
+             "Each becomes a row of the grid: the picture, the input, the samples"},
     {CLI_AT(cli_generate_options, limit), .name = "limit", CLI_RANGE(1, 4096), .preset = "6",
-     .help = "pictures of a dataset to complete or to enlarge"},
+     .help = "maximum pictures of a dataset to complete or enlarge"},
     {CLI_AT(cli_generate_options, keep), .name = "keep", CLI_RANGE(0, 1), .preset = "0.5",
-     .help = "share of the rows of a picture that is given, from the top"},
+     .help = "fraction of the rows that is given, from the top"},
     {CLI_AT(cli_generate_options, batch), .name = "batch-size", .alias = "batch", .letter = 'b',
-     CLI_RANGE(1, 4096), .preset = "16", .help = "pictures that are made side by side"},
+     CLI_RANGE(1, 4096), .preset = "16", .help = "pictures per batch"},
     {CLI_AT(cli_generate_options, scale), .name = "scale", CLI_RANGE(1, 64),
      .help = "enlarge pixels by this factor (default: pictures of 64 pixels or more)"},
 
     {CLI_AT(cli_generate_options, echo), .name = "echo", .preset = "yes",
      .help = "print the prompt before the text", .group = "Output"},
     {CLI_AT(cli_generate_options, strategy.explain), .name = "explain",
-     .help = "show the candidates of every step, what each rule did to them, and which one won"},
+     .help = "show the candidates of every step, the effect of each rule, and the choice"},
     {CLI_AT(cli_generate_options, json), .name = "json",
      .help = "print one JSON object per text: text, ids, finish_reason, score, tokens; with --explain also "
              "one per step"},
@@ -194,7 +194,8 @@ static by_tokenizer *open_tokenizer(const cli_generation *j, const char *path)
     return j->model ? cli_tokenizer(path) : by_ngram_tokenizer(j->ngram, path);
 }
 
-/* Options that say nothing about an n-gram model: it has no weights, no context to fill and no hidden states. */
+/* Options that say nothing about an n-gram model: it has no weights, no context to fill and no hidden
+ * states. */
 static const char *const neural_names[] = {"prefix",
                                            "suffix",
                                            "context",
@@ -395,7 +396,7 @@ static int run_group(cli_generation *j)
             cli_end_line(j);
         cli_flush();
         code = cli_fail(status == BY_ERR_ARGUMENT && could_slide(j)
-                            ? "--slide continues with the last half of a full context"
+                            ? "--slide continues with the last half of the context when it is full"
                             : NULL);
     } else if (j->status != BY_OK) {
         code = cli_flush() ? cli_fail(NULL) : CLI_FAILED;
@@ -434,7 +435,7 @@ static int run_job(cli_generation *j, const cli_args *args)
         return cli_run_pictures(j, args);
     const cli_option *of_pixels = cli_given_among(args, pixel_own);
     if (of_pixels)
-        return cli_usage_fail("--%s is for models of pixels", of_pixels->name);
+        return cli_usage_fail("--%s is for pixel models", of_pixels->name);
     if (j->model && by_model_pictures(j->model, &reads)) {
         base_fail(BY_ERR_ARGUMENT, "a %s writes no texts%s", by_model_class(j->model),
                   is_pair(j) ? " without a picture: banyan caption" : "");
@@ -524,26 +525,26 @@ const cli_verb cli_generate = {
         "--prompt, from the arguments after MODEL, from --file, or from standard input if that is not a "
         "terminal. Without a prompt the text starts at the model's end-of-text token.\n"
         "\n"
-        "Constraints apply first, in the order listed below, then the temperature, then the filters. With "
-        "--beams the program searches for the most likely texts under the same constraints; it samples only "
-        "if --temp is given too. docs/GENERATION.md gives every formula.",
+        "Constraints apply first, in the order listed below, then the temperature, then the filters. --beams "
+        "searches for the most likely texts under the same constraints, and samples only if --temp is given "
+        "too. docs/GENERATION.md gives every formula.",
     .examples = "banyan generate runs/shakespeare \"ROMEO:\"\n"
                 "# the most likely text, as JSON\n"
                 "banyan generate gpt2 -p \"The banyan is\" --greedy -n 40 --json\n"
                 "# four texts, the same ones every time\n"
                 "banyan generate gpt2 -p \"Once\" --samples 4 --seed 7 --stop END\n"
-                "# the three best of a beam search\n"
+                "# the three best texts of a beam search\n"
                 "banyan generate gpt2 -p \"The banyan is\" --beams 5 --return 3 -n 20\n"
                 "# one text for each line of a file, as JSON\n"
                 "banyan generate gpt2 -f prompts.txt --lines --json\n"
-                "# a long text: the model sees 4 first and the last tokens, 512 at most\n"
+                "# a long text: the model sees the first 4 and the latest tokens, at most 512\n"
                 "banyan generate gpt2 -p \"Once\" -n 20000 --window 512 --ignore-eos\n"
                 "# interpolated with a 5-gram model of the same tokens\n"
                 "banyan generate gpt2 -p \"Once\" --ngram runs/gpt2-5gram --ngram-weight 0.3\n"
-                "# sixteen pictures of a model of pixels, and the lower halves of one\n"
+                "# sixteen pictures by a pixel model, and four lower halves for one picture\n"
                 "banyan generate runs/fashion --samples 16 -o grid.png\n"
                 "banyan generate runs/fashion --complete shoe.png --keep 0.5 --samples 4 -o halves.png\n"
-                "# pictures of four times the height and width\n"
+                "# enlarge a picture four times\n"
                 "banyan generate runs/larger --upscale small.png --samples 3 -o large.png\n"
                 "# why each token was chosen\n"
                 "banyan generate gpt2 -p \"Once\" -n 5 --no-repeat-ngram 2 --explain\n",

@@ -1,5 +1,5 @@
-/* verb_inspect.c - `banyan inspect`: looks at what it is given and hands it to the part that shows such a thing.
- */
+/* verb_inspect.c - `banyan inspect`: looks at what it is given and hands it to the part that shows such a
+ * thing. */
 #include "cli/inspect.h"
 
 #include "base/file.h"
@@ -20,13 +20,13 @@ static const cli_option options[] = {
     {CLI_AT(inspect_options, seq), .name = "seq", CLI_RANGE(1, 1 << 24), .suffix = true,
      .help = "tokens per sequence (default: the whole context)"},
     {CLI_AT(inspect_options, dtype), .name = "dtype", .choices = "f32|bf16|f16|f64",
-     .help = "precision to plan for (else that of the file, f32 for a preset)"},
+     .help = "precision to plan for (default: that of the file; f32 for a preset)"},
     CLI_WEIGHTS(inspect_options, weights),
     {CLI_AT(inspect_options, freeze), .name = "freeze", .value = "embeddings|N|body|weights|but:NAMES",
-     .help = "training leaves these as they are: they need no gradients and no optimiser state"},
+     .help = "plan training with these parameters frozen, without gradients and optimiser state"},
     CLI_ADAPTER_ROWS(inspect_options, adapters),
     {CLI_AT(inspect_options, task), .name = "task", .choices = "classify|tag|answer",
-     .help = "with a new head for this task, of two labels, as `finetune` would begin"},
+     .help = "plan with a new head for this task with two labels, as `finetune` creates it"},
     {CLI_AT(inspect_options, recompute), .name = "recompute",
      .help = "with --graph: the training graph with recomputation"},
     {CLI_AT(inspect_options, json), .name = "json", .help = "print one JSON object"},
@@ -63,21 +63,20 @@ const cli_verb cli_inspect = {
     .summary = "show a model's parameters, memory, FLOP and graph, or the contents of a file",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory, the folder of a training run, or FAMILY:PRESET for a model that is only "
-        "planned. Shows its shape, its parameters, and for each use (forward, train, decode) the memory it "
-        "takes and the operations per token (a multiplication and an addition are two), all known before "
-        "anything runs.\n"
+        "MODEL is a model directory, a run folder, or FAMILY:PRESET for a model that does not exist yet. "
+        "Shows its shape and parameters, and for each mode (forward, train, decode) the memory and the FLOP "
+        "per token (a multiply-add counts as two). Everything is computed without running the model.\n"
         "\n"
         "For a file: the tensors of a .safetensors or PyTorch .bin file or of an index, with their types, "
         "shapes and sizes; the kind and vocabulary of a tokenizer.json, vocab.json, vocab.txt, merges.txt or "
-        "spiece.model. A directory whose model is not known here is shown file by file. An n-gram model, "
-        "also as an ARPA file, is shown with its n-grams of each order.",
+        "spiece.model. A directory with an unknown model is shown file by file. An n-gram model, which may "
+        "be an ARPA file, is shown with its n-gram counts per order.",
     .examples =
         "banyan inspect runs/shakespeare\n"
         "# will it fit?\nbanyan inspect gpt2:1558m --dtype bf16 --mode train --batch 4\n"
-        "# what training only a new head takes\nbanyan inspect gpt2:124m --task classify --freeze body "
-        "--mode train --seq 128\n"
-        "# an adapter on all linear layers, and over a body of 4 bits\n"
+        "# train only a new head\nbanyan inspect gpt2:124m --task classify --freeze body --mode train --seq "
+        "128\n"
+        "# an adapter on all linear layers of a model in 4 bits\n"
         "banyan inspect gpt2:1558m --mode train --seq 256 --lora r=16,targets=all-linear --weights q4_0\n"
         "# a picture of the graph\nbanyan inspect gpt2:tiny --seq 16 --graph dot | dot -Tsvg > gpt2.svg\n"
         "banyan inspect model.safetensors --json\n"

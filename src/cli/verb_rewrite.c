@@ -1,5 +1,5 @@
-/* verb_rewrite.c - banyan translate, banyan summarize, banyan caption: texts and pictures to text with an encoder-decoder. The
- * model's directory has the settings that the options do not give. */
+/* verb_rewrite.c - banyan translate, banyan summarize, banyan caption: texts and pictures to text with an
+ * encoder-decoder. The model's directory has the settings that the options do not give. */
 #include <unistd.h>
 
 #include "banyan/rewrite.h"
@@ -58,7 +58,7 @@ typedef struct kind {
      .help = "maximum new tokens; 0 takes the model's setting, else " most, .group = "Length"},                    \
     CLI_END_ROWS(rewrite_options),                                                                                 \
     CLI_BEAM_ROWS(rewrite_options, "5"),                                                                           \
-    CLI_MIX_ROWS(rewrite_options, "whose log-probabilities are added to the search"),                              \
+    CLI_MIX_ROWS(rewrite_options, "whose log-probabilities are added in the search"),                              \
     CLI_CONSTRAINT_ROWS(rewrite_options),                                                                          \
     {CLI_AT(rewrite_options, temp), .name = "temp", .alias = "temperature", CLI_RANGE(0, 1e6), .preset = "0",      \
      .help = "above 0, sample instead of searching; with --beams, sample within the search", .group = "Sampling"}, \
@@ -194,7 +194,7 @@ static by_status open_job(job *j, const cli_args *args)
     by_pictures p;
     if (j->model && j->kind->pictures && (!by_model_pictures(j->model, &p) || !by_model_is_pair(j->model))) {
         base_free(dir);
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not write about pictures", by_model_class(j->model));
+        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate captions", by_model_class(j->model));
     }
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : base_error_status();

@@ -398,9 +398,9 @@ const cli_verb cli_score = {
         "REFERENCES file adds a reference for every text. Scores equal those of sacreBLEU and rouge_score to "
         "the last digit. ROUGE is printed in per cent: F1, precision and recall, averaged over lines.\n"
         "\n"
-        "If the first argument is an n-gram model (a directory, a binary or an ARPA file), the lines of the "
-        "files or of standard input are scored by it: the total of log10 p for each line, as KenLM's query "
-        "prints it, and with --words every word.",
+        "If the first argument is an n-gram model (a directory, a binary or an ARPA file), it scores the "
+        "lines of the files or of standard input: the total log10 p of each line, as KenLM's query prints "
+        "it, and with --words that of every word.",
     .examples = "banyan score output.de test.de\n"
                 "banyan score --metric bleu,chrf,chrf++ --json output.de test.de test.2.de\n"
                 "banyan score --metric rouge --stem --line-break \"<n>\" summaries.txt highlights.txt\n"

@@ -60,15 +60,15 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.shape.heads), .name = "heads", CLI_MIN(1),
      .help = "attention heads (default: the preset's)"},
     {CLI_AT(train_options, run.shape.kv_heads), .name = "kv-heads", CLI_MIN(1),
-     .help = "llama: key/value heads, shared by groups of heads (else the preset's)"},
+     .help = "llama: key/value heads, shared by groups of heads (default: the preset's)"},
     {CLI_AT(train_options, memory), .name = "memory", CLI_MIN(0), .suffix = true, .bytes = true,
-     .help = "transfo-xl, xlnet: positions remembered from earlier segments, 0 for none (else the preset's); "
-             "ngram: bytes for counts, as in 2G (default: 1Gi)"},
+     .help = "transfo-xl, xlnet: memory length in positions, 0 for none (default: the preset's); ngram: "
+             "bytes for counts, as in 2G (default: 1Gi)"},
     {CLI_AT(train_options, run.shape.attention), .name = "attention",
      .choices = "strided|fixed|1d|2d|additive|none|dot|general|concat",
-     .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks that are "
-             "lines or rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, "
-             "1d, additive)"},
+     .help = "sparse-transformer: attention pattern, strided or fixed; image-transformer: blocks of one row "
+             "or rectangles; rnn-seq2seq: score of the decoder's attention, or none (default: strided, 1d, "
+             "additive)"},
     {CLI_AT(train_options, run.shape.cell), .name = "cell", .choices = "gru|lstm|rnn",
      .help = "rnn-seq2seq: cell of the recurrent layers (default: gru)"},
     {CLI_AT(train_options, run.shape.attention_mode), .name = "attention-mode",
@@ -82,7 +82,7 @@ static const cli_option options[] = {
      .help = "sparse-transformer: summary positions of a block of a fixed pattern (default: a quarter of the "
              "stride, at most 8)"},
     {CLI_AT(train_options, run.shape.hash_rounds), .name = "hash-rounds", CLI_RANGE(1, 64),
-     .help = "reformer: rounds of hashing (else the preset's)"},
+     .help = "reformer: rounds of hashing (default: the preset's)"},
     {CLI_AT(train_options, run.shape.width), .name = "width", CLI_MIN(1),
      .help = "model width (default: the preset's)"},
     {CLI_AT(train_options, run.shape.inner), .name = "inner", CLI_MIN(1),
@@ -95,8 +95,8 @@ static const cli_option options[] = {
      .help = "standard deviation of the initial weights, initializer_range in config.json (default: the "
              "preset's, mostly 0.02, which suits widths near 768; narrow models learn faster with more)"},
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
-     .help = "transformer: norms before the sub-layers, which is the default; --no-pre-norm puts them after, "
-             "as in 2017"},
+     .help = "transformer: norms before the sub-layers (the default); --no-pre-norm puts them after, as in "
+             "the 2017 paper"},
     {CLI_AT(train_options, run.shape.patch), .name = "patch", CLI_RANGE(1, 4096),
      .help = "vit, deit, clip, captions: side of a patch in pixels (default: 16 for 224 pixels, 4 for 28 and "
              "32)"},
@@ -113,7 +113,7 @@ static const cli_option options[] = {
      .group = "Data"},
     {CLI_AT(train_options, eval_data), .name = "eval-data", .value = "FILE", .help = "text to evaluate on"},
     {CLI_AT(train_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
-     .help = "without --eval-data, hold out this share at the end of the data"},
+     .help = "without --eval-data, hold out this fraction from the end of the data"},
     {CLI_AT(train_options, run.tokenizer), .name = "tokenizer", .value = "char|byte|DIR|bpe:N",
      .help =
          "tokenizer: characters, bytes, a directory, or bpe:N, unigram:N, wordpiece:N, word:N trained on the "
@@ -125,12 +125,12 @@ static const cli_option options[] = {
      .choices = "lm|mlm|nsp|sop|clm|tlm|translate|spans|infill|fim|plm",
      .help = "training objective (default: the family's own)", .group = "Objective"},
     {CLI_AT(train_options, masking), .name = "masking", .choices = "auto|static|dynamic", .preset = "auto",
-     .help = "static: the same masks in every epoch (BERT, ALBERT); dynamic: new ones (RoBERTa)"},
+     .help = "static: the same masks in every epoch (BERT, ALBERT); dynamic: new masks (RoBERTa)"},
     {CLI_AT(train_options, run.objective.mask_copies), .name = "mask-copies", CLI_RANGE(1, 1e6),
      .preset = "1", .help = "static masking: number of differently masked copies (BERT's own data had 10)"},
     {CLI_AT(train_options, run.objective.mask_share), .name = "mask-share", CLI_RANGE(0.001, 1),
-     .help =
-         "share of masked tokens (default: 0.15; infill: 0.3; plm: 1/6), or of fim documents (default: 0.5)"},
+     .help = "fraction of masked tokens (default: 0.15; infill: 0.3; plm: 1/6), or of fim documents "
+             "(default: 0.5)"},
     {CLI_AT(train_options, run.objective.mask_span), .name = "mask-span", CLI_RANGE(1, 1000),
      .help = "mean span length of spans and infill (default: 3)"},
     {CLI_AT(train_options, run.objective.suffix_first), .name = "suffix-first",
@@ -142,10 +142,10 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.objective.block), .name = "permuted-block", CLI_RANGE(1, 1 << 24),
      .help = "plm: permute the order within blocks of N tokens (default: half a row)"},
     {CLI_AT(train_options, run.objective.reuse), .name = "reuse", CLI_RANGE(1, 1 << 24),
-     .help = "plm: tokens of the first part of a row, which the memory keeps and where the next row goes on "
+     .help = "plm: tokens of the first part of a row, which the memory keeps and the next row continues "
              "(default: half a row)"},
     {CLI_AT(train_options, run.objective.one_way), .name = "one-way",
-     .help = "plm: read all text forwards; otherwise half of the rows read it from its end"},
+     .help = "plm: read all text forwards; otherwise half of the rows are read backwards"},
     {CLI_AT(train_options, languages), .name = "languages", .value = "EN,DE,...",
      .help = "xlm: language of each item of --data"},
     {CLI_AT(train_options, run.objective.parallel), .name = "parallel",
@@ -160,7 +160,7 @@ static const cli_option options[] = {
     {CLI_AT(train_options, run.objective.target), .name = "target-column", .value = "NAME",
      .help = "translate: target column (default: target, or the second)"},
     {CLI_AT(train_options, show), .name = "show-batch", CLI_RANGE(1, 1e6),
-     .help = "print N rows as the model would get them, with masked tokens marked, and train nothing"},
+     .help = "print N rows as the model would get them, with masked tokens marked, without training"},
 
     CLI_NGRAM_ROWS(train_options),
 
@@ -179,11 +179,11 @@ static const cli_option options[] = {
     CLI_PATIENCE_ROW(train_options, run),
 
     {CLI_AT(train_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.99),
-     .help = "share of each target spread over all tokens (default: 0; translate: 0.1); held-out loss is "
-             "without it"},
+     .help = "fraction of each target spread over all tokens (default: 0; translate: 0.1); evaluations do "
+             "not use it"},
     {CLI_AT(train_options, run.scheduled_sampling), .name = "scheduled-sampling", CLI_RANGE(0, 1),
-     .help = "encoder-decoders: share of target tokens that the decoder reads as it predicts them itself, "
-             "growing from 0 to this at the last step (default: 0)"},
+     .help = "encoder-decoders: fraction of decoder inputs replaced by the model's own predictions, growing "
+             "from 0 to this at the last step (default: 0)"},
 
     {CLI_AT(train_options, run.optimizer.kind), .name = "optimizer", .choices = "adamw|sgd|adafactor",
      .preset = "adamw", .help = "optimiser; t5 uses adafactor unless given", .group = "Optimiser"},
@@ -236,7 +236,8 @@ static bool has_memory(const char *family)
     return a && arch_has(a, ARCH_ROLE_MEMORY);
 }
 
-/* What the user did not give is as the library has it. False: an option makes no sense, which has been said. */
+/* What the user did not give is as the library has it. False: an option makes no sense, which has been
+ * said. */
 static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_run_spec *r = &o->run;
@@ -476,10 +477,9 @@ const cli_verb cli_train = {
                    "cut; so do --resume DIR and --out DIR alone. A larger --max-steps makes a run longer. A "
                    "run removes and replaces only files that it wrote (owned.json lists them).\n"
                    "\n"
-                   "--model ngram counts instead and estimates an n-gram model of words or tokens, with the "
-                   "estimates of KenLM's lmplz. Counts that do not fit in --memory go to sorted runs in "
-                   "files without a name, which vanish with the process. A run that was stopped starts "
-                   "again; the model appears when it is complete.",
+                   "--model ngram estimates an n-gram model of words or tokens, with the same estimates as "
+                   "KenLM's lmplz. Counts that do not fit in --memory are kept in sorted runs in unnamed "
+                   "temporary files. An interrupted run starts over; the model appears when it is complete.",
     .examples =
         "# a character model of Shakespeare\n"
         "banyan train --data shakespeare.txt --out runs/shakespeare --max-steps 2000\n"
@@ -487,7 +487,7 @@ const cli_verb cli_train = {
         "banyan train --resume runs/shakespeare --max-steps 4000\n"
         "# GPT-2 124M on token shards, in bfloat16\n"
         "banyan train --preset 124m --data 'shards/*.bin' --bf16 --batch-size 8 --out runs/gpt2\n"
-        "# BERT: masked words and next sentences; look at the examples first\n"
+        "# BERT: masked words and next sentences; inspect the examples first\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --show-batch 3\n"
         "banyan train --model bert --tokenizer DIR --data docs.txt --seq 128 --out runs/bert\n"
         "# English to German, with a shared vocabulary\n"
@@ -501,15 +501,15 @@ const cli_verb cli_train = {
         "# a Vision Transformer from scratch on the gzipped files of Fashion-MNIST\n"
         "banyan train --model vit --preset grey28 --data train-images-idx3-ubyte.gz --flip 0.5 --epochs 20 "
         "--out runs/fashion\n"
-        "# a DeiT that learns from this teacher, and a model that writes captions\n"
+        "# a DeiT that learns from this teacher, and a captioning model\n"
         "banyan train --model deit --preset tiny-distilled --teacher runs/fashion --data "
         "train-images-idx3-ubyte.gz --out runs/student\n"
         "banyan train --model vision-encoder-decoder --data pairs.tsv --image-size 64 --out runs/captions\n"
-        "# models of pixels of the same pictures\n"
+        "# pixel models of the same pictures\n"
         "banyan train --model imagegpt --data train-images-idx3-ubyte.gz --colours 32 --out runs/igpt\n"
         "banyan train --model image-transformer --distribution dmol --data cifar-10-batches-bin --out "
         "runs/it\n"
-        "# one that enlarges pictures\n"
+        "# super-resolution\n"
         "banyan train --model image-transformer --upscale 4 --data cifar-10-batches-bin --out runs/larger\n"
         "# XLM on sentences and their translations\n"
         "banyan train --model xlm --tokenizer DIR --data en.txt,de.txt --languages en,de --parallel --seq 64 "

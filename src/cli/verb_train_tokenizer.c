@@ -30,7 +30,7 @@ static const cli_option options[] = {
      .help = "token for unknown text (default: <unk>, wordpiece: [UNK])"},
 
     {CLI_AT(train_tokenizer_options, byte_level), .name = "byte-level",
-     .help = "bpe: work on bytes, so that nothing is unknown", .group = "Text"},
+     .help = "bpe: work on bytes, so that no token is unknown", .group = "Text"},
     {CLI_AT(train_tokenizer_options, lowercase), .name = "lowercase", .help = "convert text to lower case"},
     {CLI_AT(train_tokenizer_options, prefix), .name = "continuing-prefix", .value = "TEXT",
      .help = "bpe, wordpiece: prefix of tokens that continue a word (default for wordpiece: ##)"},
@@ -38,8 +38,7 @@ static const cli_option options[] = {
      .help = "bpe: suffix of tokens that end a word"},
 
     {CLI_AT(train_tokenizer_options, min_frequency), .name = "min-frequency", CLI_MIN(1), .suffix = true,
-     .help =
-         "bpe, wordpiece: do not merge rarer pairs (default: 2); word: leave out rarer words (default: 1)",
+     .help = "bpe, wordpiece: do not merge rarer pairs (default: 2); word: drop rarer words (default: 1)",
      .group = "Limits"},
     {CLI_AT(train_tokenizer_options, limit), .name = "limit-alphabet", CLI_MIN(1),
      .help = "keep only the N most frequent characters"},
@@ -48,7 +47,7 @@ static const cli_option options[] = {
     {CLI_AT(train_tokenizer_options, longest), .name = "max-token-length", CLI_MIN(1),
      .help = "longest token in characters (default for unigram: 16)"},
     {CLI_AT(train_tokenizer_options, shrinking), .name = "shrinking-factor", CLI_RANGE(0.05, 0.99),
-     .preset = "0.75", .help = "unigram: share of the candidates kept in each round"},
+     .preset = "0.75", .help = "unigram: fraction of the candidates kept in each round"},
 
     {CLI_AT(train_tokenizer_options, out), .name = "out", .letter = 'o', .value = "PATH",
      .help = "directory for tokenizer.json and tokenizer_config.json, or one file NAME.json",
@@ -251,9 +250,9 @@ const cli_verb cli_train_tokenizer = {
         "vocabulary\n"
         "\n"
         "Without --like, --kind selects the algorithm. BPE then works on bytes (--byte-level), with the "
-        "given mark at word ends or inside words, or else with a visible space before words. BPE produces "
-        "the merges of the reference trainer, in its order. word keeps the most frequent words, as spaces "
-        "separate them, and the end of a line as one; all others are unknown.",
+        "given suffix at word ends or prefix inside words, or otherwise with a visible space before words. "
+        "BPE produces the merges of the reference trainer in the same order. word keeps the most frequent "
+        "words, split at spaces, with the line end as a word; all others are unknown.",
     .examples = "banyan train-tokenizer --like gpt2 --vocab-size 32000 corpus/*.txt --out my-tokenizer\n"
                 "banyan train-tokenizer --kind unigram --vocab-size 8000 --special '<s>,</s>' text.txt --out "
                 "unigram.json\n"
