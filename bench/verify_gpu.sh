@@ -19,7 +19,7 @@ done | sed 's,/case.json$,,' | sort | while read -r dir; do
     done
 done | xargs -r -n 2 -P "${JOBS:-4}" sh -c '
     out=$("$banyan" verify "$0" --device "$device" --dtype "$1" 2>&1) && word=ok || word=FAILED
-    case $out in *"no model family is called"*) word=unknown ;; esac
+    case $out in *"unknown model family"*) word=unknown ;; esac
     if [ $word = FAILED ]; then
         out=$(echo "$out" | grep -E "FAILED|^banyan" | head -n 4)
     else

@@ -492,7 +492,7 @@ static void read_settings(const cJSON *json, recorded *out)
         else if (strcmp(name, "bad_words_ids") == 0)
             s->word_count = cJSON_GetArraySize(item);
         else
-            fail_msg("the setting %s is not known", name);
+            fail_msg("unknown setting %s", name);
     }
     for (int i = 0; i < s->word_count; i++) {
         const cJSON *words = cJSON_GetObjectItem(json, "bad_words_ids");
@@ -631,7 +631,7 @@ static void impossible_searches_are_refused(void **state)
         {{.beam = {.width = 3}}, BY_ERR_ARGUMENT, "4 beams"},
         {{.beam = {.width = 65}}, BY_ERR_ARGUMENT, "64"},
         {{.beam = {.width = 4, .groups = 3}}, BY_ERR_ARGUMENT, "groups"},
-        {{.beam = {.width = 4, .returned = 5}}, BY_ERR_ARGUMENT, "returned"},
+        {{.beam = {.width = 4, .returned = 5}}, BY_ERR_ARGUMENT, "return 5"},
         {{.beam = {.width = 4, .diversity = 1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .groups = 2, .diversity = -1}}, BY_ERR_ARGUMENT, "diversity"},
         {{.beam = {.width = 4, .length_penalty = NAN}}, BY_ERR_ARGUMENT, "length_penalty"},
@@ -640,7 +640,7 @@ static void impossible_searches_are_refused(void **state)
         {{.beam = {.width = 4}, .max_new_tokens = CONTEXT}, BY_ERR_ARGUMENT, "fit"},
         {{.beam = {.width = 4}, .max_new_tokens = 3, .sampling = {.min_new_tokens = 4}},
          BY_ERR_ARGUMENT,
-         "at least 4"},
+         "min_new_tokens 4"},
         {{.beam = {.width = 4}, .max_new_tokens = 1, .sampling = {.prefix = all, .prefix_count = 2}},
          BY_ERR_ARGUMENT,
          "prefix"},

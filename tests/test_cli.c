@@ -216,7 +216,7 @@ static void test_refusals(void **state)
     refuse(parse("--model", NULL), "--model needs a value (NAME)");
     refuse(parse("-m", NULL), "-m needs a value (NAME)");
     refuse(parse("--model", "--json", NULL),
-           "--model needs a value (NAME), but --json follows; write --model=--json if that is meant");
+           "--model needs a value (NAME), but --json follows; write --model=--json if that is the value");
     assert_int_equal(parse("slow", "--model=--json", "--prompt", "--not-ours", NULL), BY_OK);
     assert_string_equal(got.model, "--json");
     assert_string_equal(got.prompt, "--not-ours");

@@ -216,8 +216,8 @@ static void test_refused_by_name(void **state)
         {"distilbert", "\"is_decoder\": true", "\"is_decoder\" is true"},
         {"roberta", "\"pad_token_id\": null", "pad_token_id is null"},
         {"transfo-xl", "\"attn_type\": 1", "\"attn_type\" is 1"},
-        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 30]", "whole numbers that rise"},
-        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 90]", "less than vocab_size, 90"},
+        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 30]", "increasing whole numbers"},
+        {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [40, 90]", "below vocab_size, 90"},
         {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [1, 2, 3, 4, 5]", "more than 4"},
         {"transfo-xl", "\"vocab_size\": 90, \"cutoffs\": [9], \"d_embed\": 2, \"div_val\": 4",
          "leaves no width"},
@@ -245,7 +245,7 @@ static void test_refused_by_name(void **state)
         {"llama", "\"hidden_size\": 60, \"num_attention_heads\": 4", "head_dim is 15"},
         {"longformer", "\"attention_window\": 63", "the attention_window 63 of layer 0"},
         {"longformer", "\"attention_window\": [4, 4]", "attention_window has 2 entries for 12 layers"},
-        {"longformer", "\"attention_window\": \"all\"", "attention_window is no number"},
+        {"longformer", "\"attention_window\": \"all\"", "attention_window is not a number"},
         {"big_bird", "\"attention_type\": \"linear\"", "attention_type is \"linear\""},
         {"linformer", "\"projection_sharing\": \"heads\"", "projection_sharing is \"heads\""},
         {"gpt2", "\"problem_type\": \"guess\"", "problem_type \"guess\""},
@@ -323,7 +323,7 @@ static void test_class_without_a_type(void **state)
     refuse("{\"architectures\": [\"NobodysModel\"]}", false, "\"NobodysModel\"");
     refuse("{\"vocab_size\": 3}", false, "model_type");
     refuse("{\"model_type\": \"vision-encoder-decoder\", \"decoder\": {\"model_type\": \"bart\"}}", false,
-           "no decoder is called \"bart\"; there are: gpt2, bert, roberta");
+           "unknown decoder \"bart\"; available: gpt2, bert, roberta");
 }
 
 /* What is written again has the values and the types it had. */

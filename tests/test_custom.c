@@ -189,7 +189,7 @@ static void test_refused(void **state)
         by_program *p = by_compile(g, &(by_compile_spec){.loss = loss, .grads = BY_GRAD_STORE});
         assert_int_equal(p == NULL, bad);
         if (bad) {
-            assert_non_null(strstr(by_error_message(), "outside its block"));
+            assert_non_null(strstr(by_error_message(), "outside of its custom block"));
         } else {
             float d[3];
             assert_int_equal(by_run(p), BY_OK);

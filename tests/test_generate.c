@@ -337,7 +337,7 @@ static void wrong_food_is_refused(void **state)
     assert_int_equal(by_generator_length(g, 0), 0);
     assert_int_equal(by_generator_feed(g, &(const int32_t *){good}, &(int){8}), BY_OK);
     assert_int_equal(by_generator_feed(g, &(const int32_t *){good}, &(int){1}), BY_ERR_ARGUMENT);
-    assert_non_null(strstr(by_error_message(), "room for 8"));
+    assert_non_null(strstr(by_error_message(), "capacity of 8"));
     by_generator_free(g);
     assert_null(by_generator_new(model, &(by_generator_spec){.capacity = CONTEXT + 1}));
     assert_null(by_generator_new(model, &(by_generator_spec){.batch = -1}));

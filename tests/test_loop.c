@@ -333,7 +333,7 @@ static void test_full_record(void **state)
         train_record_number(&r, "value", i, TRAIN_SAME);
     assert_int_equal(r.count, TRAIN_FACTS_MAX);
     assert_int_equal(train_record_write(in_root("."), &r), BY_ERR_UNSUPPORTED);
-    assert_non_null(strstr(by_error_message(), "run.json has room for"));
+    assert_non_null(strstr(by_error_message(), "run.json: more than"));
 }
 
 /* Damage to the second model of a checkpoint is found, as is a record that asks for something else. */

@@ -166,7 +166,7 @@ static void test_bad_corpora(void **state)
     expect_error(train(at("empty"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_FORMAT, "no words");
     write_text(at("marked"), "a b\na <unk> b\n");
     expect_error(train(at("marked"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_FORMAT,
-                 ":2: the text contains <unk>");
+                 ":2: the text contains the reserved symbol <unk>");
     write_text(at("tiny"), "a b\n");
     expect_error(train(at("tiny"), (by_ngram_spec){0}, at("never"), NULL), BY_ERR_FORMAT, "fallback");
     expect_error(train(at("tiny"), (by_ngram_spec){.order = 21}, at("never"), NULL), BY_ERR_ARGUMENT,
@@ -183,7 +183,7 @@ static void test_bad_corpora(void **state)
                  BY_ERR_IO, "absent");
     expect_error(
         train(at("tiny"), (by_ngram_spec){.prune = (int[]){0, 2, 1}, .prune_count = 3}, at("never"), NULL),
-        BY_ERR_ARGUMENT, "fall");
+        BY_ERR_ARGUMENT, "decrease");
     assert_false(base_file_exists(at("never"))); /* nothing is left of what failed */
 }
 
@@ -202,13 +202,13 @@ static void test_bad_arpa(void **state)
         {"\\data\\\nngram 1=1\n\\1-grams:\n0.5 a\n\\end\\\n", "above 0"},
         {"\\data\\\nngram 1=2\n\\1-grams:\n-1 a\n-1 a\n\\end\\\n", "listed twice"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1\ta b c\n\\end\\\n",
-         "a probability, a word and perhaps a weight"},
-        {"\\data\\\nngram 1=1\n\\1-grams:\n-1\n\\end\\\n", "a probability, a word and perhaps a weight"},
+         "a probability, a word and optionally a weight"},
+        {"\\data\\\nngram 1=1\n\\1-grams:\n-1\n\\end\\\n", "a probability, a word and optionally a weight"},
         {"\\data\\\nngram 1=1\n\\1-grams:\n-1 a x\n\\end\\\n", "not a number"},
-        {"\\data\\\nngram 2=1\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
-        {"\\data\\\nngram 1=-1\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
-        {"\\data\\\nngram 1=1x\n\\1-grams:\n-1 a\n\\end\\\n", "a count that is not possible"},
-        {"\\data\\\n\\1-grams:\n-1 a\n\\end\\\n", "there are no counts"},
+        {"\\data\\\nngram 2=1\n\\1-grams:\n-1 a\n\\end\\\n", "an invalid count"},
+        {"\\data\\\nngram 1=-1\n\\1-grams:\n-1 a\n\\end\\\n", "an invalid count"},
+        {"\\data\\\nngram 1=1x\n\\1-grams:\n-1 a\n\\end\\\n", "an invalid count"},
+        {"\\data\\\n\\1-grams:\n-1 a\n\\end\\\n", "no counts"},
         {"\\data\\\nngram 1=1\nngram 2=1\nngram 3=1\nngram 4=1\nngram 5=1\nngram 6=1\nngram 7=1\nngram 8=1\n"
          "ngram 9=1\nngram 10=1\nngram 11=1\nngram 12=1\nngram 13=1\nngram 14=1\nngram 15=1\nngram 16=1\n"
          "ngram 17=1\nngram 18=1\nngram 19=1\nngram 20=1\nngram 21=1\n",
@@ -217,7 +217,7 @@ static void test_bad_arpa(void **state)
          "too many words"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a\n\\end\\\n", "too few words"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\3-grams:\n-1 a a\n\\end\\\n",
-         "the next order should begin here"},
+         "expected the next order"},
         {"\\data\\\nngram 1=99999999999\n\\1-grams:\n-1 a\n\\end\\\n", "too short"},
         {"\\data\\\nngram 1=1\nngram 2=1\n\\1-grams:\n-1 a\n\\2-grams:\n-1 a b\n\\end\\\n",
          "not among the unigrams"},

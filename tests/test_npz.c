@@ -152,7 +152,7 @@ static void test_renaming(void **state)
     by_weights_free(s);
     static const struct {
         const char *rename, *message;
-    } wrong[] = {{"b=c", "b=c: there is no tensor"},
+    } wrong[] = {{"b=c", "b=c: no tensor"},
                  {"a=scalar", "two tensors named \"scalar\""},
                  {"a=", "not OLD=NEW"},
                  {"a", "not OLD=NEW"}};

@@ -932,7 +932,7 @@ static void test_bad_runs(void **state)
     s.objective.languages = (const char *const[]){"en", "de"};
     s.objective.language_count = 2;
     s.family = "xlm";
-    refuse(s, BY_ERR_ARGUMENT, "2 languages need as many items of data");
+    refuse(s, BY_ERR_ARGUMENT, "2 languages require as many items of data");
     const char *both[] = {in_root("en.txt"), in_root("short.txt")};
     s.data = both;
     s.data_count = 2;

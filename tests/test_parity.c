@@ -216,7 +216,7 @@ static void test_sparse(void **state)
     }
 }
 
-/* Models of pixels. */
+/* Pixel models. */
 static void test_pixels(void **state)
 {
     (void)state;

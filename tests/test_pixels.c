@@ -1,4 +1,4 @@
-/* test_pixels.c - models of pixels: probabilities that sum to 1, sampling over a cache against whole passes, pictures that are
+/* test_pixels.c - pixel models: probabilities that sum to 1, sampling over a cache against whole passes, pictures that are
  * completed; palettes, and tokens of pictures. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -358,7 +358,7 @@ static void test_upscaling(void **state)
             assert_non_null(strstr(by_error_message(), "value 256 of picture 0"));
             s.low = NULL;
             assert_int_equal(by_pixels_sample(m, &s, made, 1, NULL), BY_ERR_ARGUMENT);
-            assert_non_null(strstr(by_error_message(), "enlarges pictures of"));
+            assert_non_null(strstr(by_error_message(), "requires input pictures of"));
         }
         by_model_free(m);
     }

@@ -486,7 +486,7 @@ static void test_bad_steps(void **state)
     by_model_shape shape = {.layers = 1, .heads = 1, .width = 8, .context = T, .vocab = V};
     m = by_model_new(device, "gpt2", &shape, &(by_model_spec){0});
     assert_null(by_trainer_new(m, &(by_trainer_spec){0}));
-    assert_contains(by_error_message(), "not opened for training");
+    assert_contains(by_error_message(), "not frozen for training");
     by_model_free(m);
 }
 
@@ -761,7 +761,7 @@ static void test_bad_runs(void **state)
     spec = good;
     spec.seq = T + 1;
     assert_int_equal(by_train_run(device, &spec, &r), BY_ERR_ARGUMENT);
-    assert_contains(by_error_message(), "13 tokens are longer than the model's context of 12");
+    assert_contains(by_error_message(), "13 tokens exceed the model's context of 12");
     spec = good;
     spec.shape.context = 4000;
     assert_int_equal(by_train_run(device, &spec, &r), BY_ERR_ARGUMENT);

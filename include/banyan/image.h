@@ -129,7 +129,7 @@ BY_API void by_prepared_free(by_prepared *x); /* resets it to zero */
 BY_API by_image *by_processor_shape(const by_processor *p, const by_image *m);
 BY_API by_status by_processor_values(const by_processor *p, const by_image *m, float *out);
 
-/* For models of pixels: the tokens of a picture in raster order, which are colours of the palette or else the values of its
+/* For pixel models: the tokens of a picture in raster order, which are colours of the palette or else the values of its
  * channels, side by side. */
 BY_API int64_t by_processor_tokens(const by_processor *p); /* of a picture; 0: its size is not fixed */
 BY_API by_status by_processor_encode(const by_processor *p, const by_image *m, int32_t *tokens);

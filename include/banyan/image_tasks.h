@@ -28,7 +28,7 @@ typedef struct by_image_training {
     double
         average; /* decay of a moving average of the parameters, which is evaluated and saved in their place; 0: none */
     int size;            /* side of the pictures; 0: the model's, or that of the data for a new model */
-    int colours;         /* models of pixels: of a palette that is learned; 0: 512, or 32 for grey pictures */
+    int colours;         /* pixel models: of a palette that is learned; 0: 512, or 32 for grey pictures */
     const char *palette; /* a directory whose preprocessor_config.json has the palette; NULL: it is learned */
     double drop_path;    /* fine-tuning: stochastic depth of the last layer; negative: the model's own */
     /* A directory with a model of the same classes, whose predictions the distillation token learns; NULL: none. A teacher gives its
@@ -71,7 +71,7 @@ typedef struct by_image_evaluate_spec {
  * size and values in [-1, 1]. */
 BY_API by_status by_image_evaluate(by_device *d, const char *model, by_dtype dtype, const char *const *paths,
                                    int count, const by_image_evaluate_spec *spec, by_image_result *out);
-/* How probable pictures are to a model of pixels. */
+/* How probable pictures are to a pixel model. */
 typedef struct by_pixel_result {
     int64_t pictures;
     int tokens; /* of a picture */
@@ -79,7 +79,7 @@ typedef struct by_pixel_result {
     double nats, bits; /* per token */
     double seconds;
 } by_pixel_result;
-/* Measures a model of pixels on a dataset. Of the spec, predictions, weights and the adapter do not count: the model is open. */
+/* Measures a pixel model on a dataset. Of the spec, predictions, weights and the adapter do not count: the model is open. */
 BY_API by_status by_pixel_evaluate(by_model *m, const by_processor *p, const char *const *paths, int count,
                                    const by_image_evaluate_spec *spec, by_pixel_result *out);
 /* Draws the confusion matrix with the names of the classes, as SVG or PNG by the ending of the path. */

@@ -1,4 +1,4 @@
-/* pixels.h - pictures from models of pixels: sampled token by token over a key-value cache, from nothing or from a part that
+/* pixels.h - pictures from pixel models: sampled token by token over a key-value cache, from nothing or from a part that
  * is given. by_processor_encode and by_processor_decode (image.h) turn pictures into tokens and back. */
 #ifndef BANYAN_PIXELS_H
 #define BANYAN_PIXELS_H

@@ -234,7 +234,7 @@ char *base_dir_temporary(const char *name)
     const char *place = getenv("TMPDIR");
     char *path = base_sprintf("%s/banyan-%s-XXXXXX", place && *place ? place : "/tmp", name);
     if (path && !mkdtemp(path)) {
-        base_fail(BY_ERR_IO, "%s: cannot make a temporary folder (TMPDIR says where)", path);
+        base_fail(BY_ERR_IO, "%s: cannot create a temporary directory (see TMPDIR)", path);
         base_free(path);
         return NULL;
     }

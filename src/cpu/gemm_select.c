@@ -88,11 +88,11 @@ static by_status check(const cpu_gemm_desc *d)
     types = types && (d->b_type == d->ab_type || (d->batch == 1 && !d->ta && !d->accumulate));
     if (sizes && strides && types && !(d->accumulate && d->act != BY_ACT_NONE))
         return BY_OK;
-    return base_fail(BY_ERR_ARGUMENT,
-                     "no product of (%lld, %lld) and (%lld, %lld), %s to %s, with strides %lld, %lld, %lld",
-                     (long long)d->m, (long long)d->k, (long long)d->k, (long long)d->n,
-                     by_dtype_name(d->ab_type), by_dtype_name(d->c_type), (long long)d->lda,
-                     (long long)d->ldb, (long long)d->ldc);
+    return base_fail(
+        BY_ERR_ARGUMENT,
+        "no matrix product of (%lld, %lld) and (%lld, %lld), %s to %s, with strides %lld, %lld, %lld",
+        (long long)d->m, (long long)d->k, (long long)d->k, (long long)d->n, by_dtype_name(d->ab_type),
+        by_dtype_name(d->c_type), (long long)d->lda, (long long)d->ldb, (long long)d->ldc);
 }
 
 /* Sets g->provider, and creates the library's plan. */
@@ -290,7 +290,8 @@ by_status cpu_gemm_run(cpu_gemm *g, const void *a, const void *b, const void *bi
 
 /* ---- the products of nodes ------------------------------------------------------------------- */
 
-/* x (R, K), w, [b] -> y (R, N). If `pre` is wanted, it is written first: the result without the activation. */
+/* x (R, K), w, [b] -> y (R, N). If `pre` is wanted, it is written first: the result without the
+ * activation. */
 static cpu_gemm_desc linear_desc(const gr_node *n)
 {
     const gr_linear_attr *attr = n->attr;
@@ -357,7 +358,8 @@ static by_status plan_node(by_device *d, gr_node *n, const cpu_gemm_desc *desc)
     return n->plan ? BY_OK : base_error_status();
 }
 
-/* A weight that is not trained is worth packing, but not under an adapter that is: a copy of the body is what adapters avoid. */
+/* A weight that is not trained is worth packing, but not under an adapter that is: a copy of the body is what
+ * adapters avoid. */
 by_status cpu_plan_linear(by_device *d, gr_node *n)
 {
     cpu_gemm_desc desc = linear_desc(n);

@@ -113,7 +113,7 @@ static by_status rename_tensor(job *j, const char *rename)
             return BY_OK;
         }
     }
-    return base_fail(BY_ERR_ARGUMENT, "%s: there is no tensor of that name", io_show(rename).text);
+    return base_fail(BY_ERR_ARGUMENT, "%s: no tensor of that name", io_show(rename).text);
 }
 
 static by_status rename_tensors(job *j)
@@ -343,11 +343,10 @@ static by_status check_name(const char *out)
                                          ".npz", ".json", ".h5",  ".zip",  ".msgpack"};
     for (int i = 0; i < BY_COUNT(others); i++)
         if (ends_with(out, others[i]) && !base_dir_exists(out))
-            return base_fail(
-                BY_ERR_ARGUMENT,
-                "%s: weights can only be written as safetensors; name a file that ends in .safetensors, or "
-                "a directory",
-                out);
+            return base_fail(BY_ERR_ARGUMENT,
+                             "%s: weights can only be written as safetensors; name a file that ends in "
+                             ".safetensors, or a directory",
+                             out);
     return BY_OK;
 }
 

@@ -1,5 +1,6 @@
-/* recurrent_config.c - the configuration of a recurrent network, inferred from the names and shapes of its weights: state
- * dictionaries of PyTorch's nn.RNN, nn.LSTM and nn.GRU, and of language models around them, come without one. */
+/* recurrent_config.c - the configuration of a recurrent network, inferred from the names and shapes of its
+ * weights: state dictionaries of PyTorch's nn.RNN, nn.LSTM and nn.GRU, and of language models around them,
+ * come without one. */
 #include <stdio.h>
 
 #include "base/json.h"
@@ -50,11 +51,10 @@ static by_status check_layer(const network *n, int i, int64_t input)
         const char *direction = d ? "_reverse" : "";
         if (!is_matrix(find(n, "weight_hh", i, direction), rows, n->width) ||
             !is_matrix(find(n, "weight_ih", i, direction), rows, input))
-            return base_fail(
-                BY_ERR_FORMAT,
-                "the weights of layer %d%s are missing or do not have the shapes of a recurrent network with "
-                "%lld units and %lld inputs",
-                i, direction, (long long)n->width, (long long)input);
+            return base_fail(BY_ERR_FORMAT,
+                             "the weights of layer %d%s are missing or do not have the shapes of a recurrent "
+                             "network with %lld units and %lld inputs",
+                             i, direction, (long long)n->width, (long long)input);
     }
     return BY_OK;
 }
@@ -63,7 +63,7 @@ static by_status measure(network *n)
 {
     const by_weight *hh = find(n, "weight_hh", 0, ""), *ih = find(n, "weight_ih", 0, "");
     if (!hh || hh->rank != 2 || !ih || ih->rank != 2 || hh->dim[1] < 1)
-        return base_fail(BY_ERR_FORMAT, "%sweight_hh_l0 and weight_ih_l0 are no matrices",
+        return base_fail(BY_ERR_FORMAT, "%sweight_hh_l0 and weight_ih_l0 are not matrices",
                          io_show(n->prefix).text);
     n->width = hh->dim[1];
     n->gates = hh->dim[0] / n->width;

@@ -301,7 +301,7 @@ static by_status take_array(verify_case *c, const char *prefix, const char *name
         if (!values || all.failed) {
             base_buf_free(&all);
             return values ? BY_ERR_MEMORY
-                          : base_fail(BY_ERR_FORMAT, "%s has another shape than %s", e->name, first->name);
+                          : base_fail(BY_ERR_FORMAT, "%s and %s have different shapes", e->name, first->name);
         }
         base_format(next, sizeof next, "%s.%d", name, k + 1);
         e = numbered ? verify_find(c, prefix, next) : NULL;

@@ -273,7 +273,7 @@ static by_status run(verify_align *a)
     while (k < BY_COUNT(losses) && !verify_has_prefix(formula, losses[k].formula))
         k++;
     if (k == BY_COUNT(losses))
-        return base_fail(BY_ERR_UNSUPPORTED, "the formula \"%s\" is not known", formula);
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown formula \"%s\"", formula);
     a->model = open_model(a, NULL);
     if (a->model && losses[k].folder)
         a->other = open_model(a, losses[k].folder);

@@ -1,5 +1,5 @@
-/* check_chat.c - cases of kind "chat": renders every recorded conversation with every recorded template, and compares the
- * text byte for byte, the spans of the assistant, and exceptions. */
+/* check_chat.c - cases of kind "chat": renders every recorded conversation with every recorded template, and
+ * compares the text byte for byte, the spans of the assistant, and exceptions. */
 #include <math.h>
 
 #include "base/file.h"
@@ -41,7 +41,8 @@ static chat_value member(const chat_value *v, const char *key)
     return there ? *there : chat_none();
 }
 
-/* ---- one conversation --------------------------------------------------------------------------------------- */
+/* ---- one conversation
+ * --------------------------------------------------------------------------------------- */
 
 /* Special tokens and the conversation's own variables. */
 static by_status join_variables(chat_record *k, const chat_value *own, chat_value *out)
@@ -116,8 +117,7 @@ static by_status compare(chat_record *k, const chat_pair *expected)
     const chat_value *conversation = expected->key.size ? chat_find(k->conversations.dict, &key) : NULL;
     by_chat_text here = {0};
     if (!conversation)
-        return base_fail(BY_ERR_FORMAT, "%s: there is no conversation %.*s", k->name, (int)key.size,
-                         key.text);
+        return base_fail(BY_ERR_FORMAT, "%s: no conversation %.*s", k->name, (int)key.size, key.text);
     base_format(name, sizeof name, "%s.%.*s", k->name, (int)expected->key.size, expected->key.text);
     const by_status s = render(k, conversation, key.text[key.size] == '+', &here);
     const char *problem = s == BY_OK ? text_problem(&expected->value, &here, note, sizeof note)
@@ -128,7 +128,8 @@ static by_status compare(chat_record *k, const chat_pair *expected)
     return s == BY_ERR_MEMORY ? s : BY_OK;
 }
 
-/* ---- the case ---------------------------------------------------------------------------------------------------- */
+/* ---- the case
+ * ---------------------------------------------------------------------------------------------------- */
 
 static by_chat *open_template(const chat_record *k, const char *file)
 {

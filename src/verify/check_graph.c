@@ -1,5 +1,5 @@
-/* check_graph.c - cases that are a computation and not a model: float inputs become parameters, so that their gradients
- * can be compared too. */
+/* check_graph.c - cases that are a computation and not a model: float inputs become parameters, so that their
+ * gradients can be compared too. */
 #include "verify/check.h"
 
 by_status verify_graph_open(verify_case *c, verify_graph *v)
@@ -59,7 +59,7 @@ static by_status set_operands(verify_graph *v)
     for (int i = 0; i < by_params_count(v->params); i++) {
         const by_weight *e = value_of(v, i);
         if (!e || verify_elements(e) != verify_parameter_size(v->params, i))
-            return base_fail(BY_ERR_FORMAT, "there is no weight %s, or it has another shape",
+            return base_fail(BY_ERR_FORMAT, "the weight %s is missing or has another shape",
                              by_params_name(v->params, i));
         float *values = verify_values(e, BY_F32);
         by_status s = values ? by_params_set(v->params, i, BY_SLOT_VALUE, values) : BY_ERR_MEMORY;

@@ -1,5 +1,6 @@
-/* check_ngram.c - cases of kind "ngram": estimates the recorded models from their corpora, and compares every n-gram with
- * the recorded ARPA files, scores and perplexities with those of the reference, and sums of probabilities with 1. */
+/* check_ngram.c - cases of kind "ngram": estimates the recorded models from their corpora, and compares every
+ * n-gram with the recorded ARPA files, scores and perplexities with those of the reference, and sums of
+ * probabilities with 1. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,7 @@ static by_status read_options(const char *text, by_ngram_spec *spec, int *prune)
         } else if (number && list && list < spec->fallback + 3) {
             *list++ = base_strtod(word, NULL);
         } else if (!number) {
-            return base_fail(BY_ERR_UNSUPPORTED, "lmplz option %s is not known", word);
+            return base_fail(BY_ERR_UNSUPPORTED, "unknown lmplz option %s", word);
         }
     }
     return BY_OK;
@@ -78,7 +79,8 @@ static by_status estimate(ngram_case *n, const char *corpus, const by_ngram_spec
     return s;
 }
 
-/* ---- the n-grams ---------------------------------------------------------------------------------------- */
+/* ---- the n-grams
+ * ---------------------------------------------------------------------------------------- */
 
 /* One line "p<tab>words[<tab>b]" of order k: the difference, or infinity if there is no such n-gram. */
 static double line_error(const ngram_case *n, int k, char *text)
@@ -130,7 +132,8 @@ static by_status compare_arpa(const ngram_case *n)
     return s;
 }
 
-/* ---- scores ----------------------------------------------------------------------------------------------- */
+/* ---- scores
+ * ----------------------------------------------------------------------------------------------- */
 
 /* Scores the words of a sentence and </s> against [log10, length, unknown] each. */
 static double words_error(const ngram_case *n, const char *text, const cJSON *words)
@@ -229,7 +232,8 @@ static void compare_sums(const ngram_case *n)
     say(n, "sum", worst, SUM_BOUND, NULL);
 }
 
-/* ---- the case ---------------------------------------------------------------------------------------------- */
+/* ---- the case
+ * ---------------------------------------------------------------------------------------------- */
 
 static by_status check_estimate(ngram_case *n)
 {

@@ -47,7 +47,7 @@ static by_status check_dpo(verify_align *a, const char *variant, const by_batch 
     by_dpo_spec spec = {.beta = verify_align_number(a, variant, "beta", 0),
                         .label_smoothing = verify_align_number(a, variant, "label_smoothing", 0)};
     if (!by_dpo_find(variant, &spec.kind) && strcmp(variant, "smoothed") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "the variant \"%s\" is not known", variant);
+        return base_fail(BY_ERR_UNSUPPORTED, "unknown variant \"%s\"", variant);
     const bool gradients = verify_align_has_grads(a, variant);
     by_pass *p = verify_align_pass(a, a->model, b, by_dpo_loss, &spec, gradients);
     double loss = 0;

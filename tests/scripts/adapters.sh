@@ -204,7 +204,7 @@ check ia3-goes-on-exactly cmp "$tmp/ia3-whole/adapter_model.safetensors" "$tmp/i
 vectors ia3-part --max-steps 9 --ia3 default
 check ia3-goes-on-with-the-same-alone fails 1 'was started with ia3 targets=key'
 vectors ia3-part --max-steps 9 --lora r=4
-check ia3-is-not-lora fails 2 'two adapters'
+check ia3-is-not-lora fails 2 'only one adapter'
 run train --model gpt2 --data "$tmp/text.txt" --layers 2 --heads 2 --width 32 --context 96 --batch-size 4 --max-steps 150 --threads 1 \
     --out "$tmp/learnt" --quiet
 rev "$tmp/text.txt" >"$tmp/backwards.txt"
@@ -273,7 +273,7 @@ run generate "$tmp/learnt" --adapter "$tmp/soft" --threads 1 --prompt ' tas tac'
 check prompt-beside-a-model cmp "$tmp/out" "$tmp/text-with"
 goes_on soft --prompt-tuning
 prefix soft-part --dropout 0.1 --max-steps 9 --prefix-tuning 4
-check prompt-is-no-prefix fails 2 'two adapters'
+check prompt-is-no-prefix fails 2 'only one adapter'
 run convert "$tmp/soft" "$tmp/soft-merged"
 check prompt-is-not-merged fails 1 'a prompt .* cannot be merged'
 
@@ -342,20 +342,20 @@ wrong a-part-of-a-rank 2 'r=1.5' --lora r=1.5
 wrong a-word-alone 2 'all-linear' --lora all-linear
 wrong no-such-layer 1 'no linear layer' --lora targets=conv
 wrong nothing-to-save 1 'that could be saved is called "nothing"' --lora save=pooler,nothing
-wrong layers-of-no-number 2 'layers= names nothing' --lora r=4,layers=
+wrong layers-of-no-number 2 'layers= is empty' --lora r=4,layers=
 wrong a-bad-expression 1 'regular expression' --lora 'targets=(query'
-wrong ia3-has-no-rank 2 '"r" is none of default' --ia3 r=4
-wrong lora-has-no-default 2 '"default" is none of r=N' --lora default
+wrong ia3-has-no-rank 2 '"r" is not one of default' --ia3 r=4
+wrong lora-has-no-default 2 '"default" is not one of r=N' --lora default
 wrong ia3-without-targets 2 'targets' --ia3 targets=
 wrong ia3-with-others 1 'not among the targets' --ia3 targets=key,feedforward=value
 wrong ia3-of-embeddings 1 'is an embedding' --ia3 targets=word_embeddings
 wrong prefix-of-an-encoder 1 'a prefix is for decoders' --prefix-tuning 4
 wrong prefix-of-nothing 2 'not a number of positions' --prefix-tuning 0
-wrong prefix-and-lora 2 'two adapters' --prefix-tuning 4 --lora r=4
+wrong prefix-and-lora 2 'only one adapter' --prefix-tuning 4 --lora r=4
 wrong prompt-of-an-encoder 1 'a prompt is for decoders' --prompt-tuning 4
-wrong prompt-and-prefix 2 'two adapters' --prefix-tuning 4 --prompt-tuning 4
-wrong both-adapters 2 'two adapters' --ia3 default --lora r=4
-wrong frozen-layers-besides 1 'frozen' --lora r=4 --freeze body
+wrong prompt-and-prefix 2 'only one adapter' --prefix-tuning 4 --prompt-tuning 4
+wrong both-adapters 2 'only one adapter' --ia3 default --lora r=4
+wrong frozen-layers-besides 1 'an adapter freezes the whole model' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
 check no-such-adapter fails 1 nowhere
 sed "s#\"base_model_name_or_path\": \"[^\"]*\"#\"base_model_name_or_path\": \"org/model\"#" "$tmp/c/adapter_config.json" >"$tmp/config"

@@ -36,9 +36,9 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 check "a killed run goes on from its folder" eval '
     banyan train --resume cut --max-steps 2000000 --patience 1 --eval-steps 1 --no-quiet; says "continuing from step"'
-check "and has been made longer" grep -q '"steps": 2000000' cut/run.json
+check "and has been extended" grep -q '"steps": 2000000' cut/run.json
 
-check "a run is made longer from its folder" eval 'banyan train --resume alone --max-steps 20 && at alone 000020'
+check "a run is extended from its folder" eval 'banyan train --resume alone --max-steps 20 && at alone 000020'
 check "that is recorded" eval 'grep -q "\"max-steps\": *20" alone/run.json && banyan train --resume alone && says "nothing left"'
 check "fewer steps are refused" eval '! banyan train --resume alone --max-steps 10 && says "has 20 steps"'
 
@@ -59,13 +59,13 @@ check "a folder without a run" eval 'mkdir empty && ! banyan train --resume empt
 check "a folder that is not there" eval '! banyan train --resume none && says "is not a run folder" && [ ! -e none ]'
 check "neither data nor a run" eval '! banyan train --out nothing && says "no data" && [ ! -e nothing ]'
 check "of another verb" eval '! banyan finetune --resume alone && says "belongs to banyan train"'
-check "two folders" eval '! banyan train --resume alone --out elsewhere && says "leave out --out"'
+check "two folders" eval '! banyan train --resume alone --out elsewhere && says "omit --out"'
 
 cp -rL done/last model && rm model/optimizer.safetensors model/trainer_state.json
 printf 'label\ttext\na\tone\nb\ttwo\na\tthree\nb\tfour\n' >table.tsv
 tune() { banyan finetune model --data table.tsv --batch-size 2 --threads 1 --quiet "$@"; }
 check "fine-tuning, by its folder alone" eval 'tune --max-steps 2 -o tuned && banyan finetune --resume tuned && says "nothing left"'
-check "made longer" eval 'banyan finetune --resume tuned --max-steps 5 --quiet && at tuned 000005 && grep -q "\"steps\": 5" tuned/run.json'
+check "extended" eval 'banyan finetune --resume tuned --max-steps 5 --quiet && at tuned 000005 && grep -q "\"steps\": 5" tuned/run.json'
 check "for another folder" eval 'banyan finetune --config tuned/run.json -o tuned2 && at tuned2 000005'
 
 # ---- from another directory: paths are those of the directory in which the run was started -----------------------------
@@ -76,7 +76,7 @@ cp -r model data/model
     -b 4 --max-steps 2 --threads 1 --quiet --out far >log 2>&1
 away() { (cd elsewhere && "$BANYAN" "$@" --threads 1 --quiet >../log 2>&1); }
 check "goes on from another directory" eval 'away train --resume ../far && says "nothing left"'
-check "and is made longer there" eval 'away train --resume ../far --max-steps 4 && at far 000004'
+check "and is extended there" eval 'away train --resume ../far --max-steps 4 && at far 000004'
 check "its paths are absolute then" grep -q "$tmp/data/part" far/run.json
 check "and back" eval 'banyan train --resume far --max-steps 5 && at far 000005'
 check "fine-tuning too" eval 'away finetune --resume ../tuned --max-steps 6 && at tuned 000006'

@@ -36,7 +36,7 @@ check "a tokenizer that is not there" fails 1 "tokenizer bert-base-uncased: no s
 run train --model bert --data text.txt --tokenizer words --width 32 --heads 8 --context 24 --max-steps 1 --out none
 check "text without documents names the objective mlm" fails 1 "the objective mlm"
 run train --resume bert --max-steps 10
-check "a shorter run is refused" fails 1 "made longer, not shorter"
+check "a shorter run is refused" fails 1 "extended, not shortened"
 
 # ---- a classifier and labelled tables --------------------------------------------------------------------------------
 i=0

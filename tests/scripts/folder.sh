@@ -62,7 +62,7 @@ check "it goes on" eval 'train run && same run && foreign_there run'
 check "--overwrite leaves them" eval 'train run --overwrite && same run && foreign_there run'
 check "--overwrite without the input leaves everything" refused "no such file" run --data missing.txt --overwrite
 check "--overwrite with a tokenizer that cannot be read" refused "nowhere" run --tokenizer nowhere --overwrite
-check "--overwrite that asks for too much context" refused "longer than the model" run --seq 64 --overwrite
+check "--overwrite that asks for too much context" refused "exceed the model.s context" run --seq 64 --overwrite
 check "after that the run is still there" eval 'train run && same run'
 check "averaged/ of somebody else" refused "run/averaged is in the way" run --average 2 --overwrite
 check "what the run made cannot be the start of its successor" \
@@ -92,10 +92,10 @@ check "notes in a checkpoint outlive it" eval 'train run --save-total-limit 1 &&
 
 check "no folder for data that are not there" refused "no such file" new/deeper/run --data missing.txt
 check "nor its parents" [ ! -e new ]
-check "no folder for a model that cannot be" refused "longer than the model" new/run --seq 64
+check "no folder for a model that cannot be" refused "exceed the model.s context" new/run --seq 64
 check "no tokens of it either" [ ! -e new ]
 mkdir -p kept && echo mine >kept/file
-check "a folder that was there stays, with what it holds" refused "longer than the model" kept --seq 64
+check "a folder that was there stays, with what it holds" refused "exceed the model.s context" kept --seq 64
 
 # ---- copies, lost links, damage -----------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ check "a lost state: the checkpoint before" goes_on "trainer_state.json.*going o
 copy && truncate -s 40 run/last/trainer_state.json
 check "half a state: the checkpoint before" goes_on "going on from checkpoint-000006"
 copy && rm run/checkpoint-*/trainer_state.json
-check "no state at all: nothing is touched" refused "no checkpoint is whole" run
+check "no state at all: nothing is touched" refused "no checkpoint is complete" run
 check "--overwrite is the way out" eval 'train run --overwrite && same run'
 flip() { # FILE OFFSET: change one byte
     local byte

@@ -126,7 +126,7 @@ check names-each-class-once fails 1 'clip supports: CLIPModel$'
 run distill whole --data train-images-idx3-ubyte --max-steps 2 --out none --threads 1 --quiet
 check no-distillation-of-pictures fails 1 'a ViTForImageClassification reads pictures, and distillation runs on text'
 run tokenize whole text
-check no-tokenizer-of-pictures fails 1 'there is no tokenizer: tokenizer.json is missing'
+check no-tokenizer-of-pictures fails 1 'no tokenizer: tokenizer.json is missing'
 
 # ---- errors ------------------------------------------------------------------------------------------------------------
 # refuse TEXT OPTIONS...: a run that cannot begin says why and leaves nothing.
@@ -151,8 +151,8 @@ check no-names-file refuse '^banyan train: cannot open nowhere' --data train-ima
 mkdir -p named/x named/y
 # shellcheck disable=SC2059 # the escapes are the data
 printf "GIF89a$(octal 1 0 1 0 128 0 0 10 20 30 40 50 60 44 0 0 0 0 1 0 1 0 0 2 2 76 1 0 59)" | tee named/x/1.gif >named/y/1.gif
-check no-names-of-a-folder refuse 'classes are named for IDX and CIFAR files' --classes a,b --data named
-check no-superclasses-of-a-folder refuse 'only files of CIFAR-100 have superclasses' --coarse --data named
+check no-names-of-a-folder refuse 'class names are for IDX and CIFAR files' --classes a,b --data named
+check no-superclasses-of-a-folder refuse 'only CIFAR-100 has superclasses' --coarse --data named
 check no-pictures refuse 'no PNG, JPEG, WebP or GIF' --data "$(mkdir -p empty && echo empty)"
 run eval whole "$BANYAN_SOURCE/README.md" --threads 1
 check not-pictures fails 1 README.md

@@ -75,7 +75,7 @@ echo "x" >>one.txt
 check "one document of two sentences" refuses "separate documents by blank lines" --model bert --data one.txt --eval-fraction 0
 check "no mask token" refuses "has no .* token, which the objective \"nsp\" requires" --model bert --data docs.txt --tokenizer char
 check "lines that do not match" refuses "short.txt has 7" --model xlm --data en.txt,short.txt --languages en,de --parallel
-check "a file too few" refuses "2 languages need" --model xlm --data en.txt --languages en,de
+check "a file too few" refuses "2 languages require" --model xlm --data en.txt --languages en,de
 check "a head that is not there" refuses "no head for the objective \"nsp\"; its own is \"mlm\"" --model roberta --data docs.txt --objective nsp
 check "a decoder has none of it" refuses "no head for the objective \"mlm\"" --model gpt2 --data docs.txt --objective mlm
 printf '\n \n\n' >blank.txt

@@ -1,5 +1,5 @@
 #!/bin/sh
-# pixels.sh - models of pixels from the command line: training on pictures of several kinds of files, resuming bit for bit, likelihoods,
+# pixels.sh - pixel models from the command line: training on pictures of several kinds of files, resuming bit for bit, likelihoods,
 # samples and completed pictures, what does not fit.
 # shellcheck disable=SC2317 # check evaluates what it is given
 . "$(dirname "$0")/lib/common.sh"
@@ -128,13 +128,13 @@ check "the memory of a model that enlarges is planned" works '^  decode '
 run attention "$tmp/larger" "$tmp/larger.png" --pixel 3,3 -o "$tmp/look.png" --threads 1
 check "where a pixel of a large picture looked" works 'pixel 3,3 looked'
 run generate "$tmp/larger" --samples 2 -o "$tmp/x.png" --threads 1
-check "nothing to enlarge" fails 2 'give them with --upscale'
+check "no input picture" fails 2 'give pictures with --upscale'
 run generate "$tmp/lines" --upscale "$tmp/other-idx3-ubyte" -o "$tmp/x.png" --threads 1
 check "a model that enlarges nothing" fails 2 'trained with --upscale'
 larger bad 2 --upscale 3
 check "squares that do not fit" fails 1 'squares of 3'
 train bad 2 --model imagegpt --upscale 2
-check "a family that enlarges nothing" fails 1 'does not enlarge'
+check "a family that enlarges nothing" fails 1 'does not support super-resolution'
 
 # ---- other data ------------------------------------------------------------------------------------------------------------
 run train --model imagegpt --palette "$tmp/imagegpt/best" --data "$tmp/train-images-idx3-ubyte" --image-size 4 --out "$tmp/small" \

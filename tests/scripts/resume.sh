@@ -106,7 +106,7 @@ compare "kill -9, f32" KILL 137 1 --save-steps 2
 compare "kill -9 while saving, bf16, dropout, accumulation" KILL 137 2 --save-steps 1 --bf16 --dropout 0.2 \
     --accumulate 3
 compare "Ctrl-C, f32, dropout, accumulation" INT 130 1 --save-steps 7 --dropout 0.1 --accumulate 2
-check "Ctrl-C says how to go on" grep -q "stopped at step [0-9]*; the same command goes on" log.INT
+check "Ctrl-C says how to go on" grep -q "stopped at step [0-9]*; repeat the command" log.INT
 compare "Ctrl-C, SGD with momentum, bf16" INT 130 3 --save-steps 5 --optimizer sgd --momentum 0.9 --bf16
 compare "kill -9, stochastic rounding" KILL 137 1 --save-steps 3 --bf16 --stochastic-rounding --dropout 0.1
 compare "kill -9, Adafactor, f64" KILL 137 1 --save-steps 4 --optimizer adafactor --dtype f64

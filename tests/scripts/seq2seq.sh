@@ -96,8 +96,8 @@ check "directories for both" eval 'mkdir -p src dst && cp two/best/tokenizer*.js
     cmp dst/tokenizer.json from-dirs/last/target_tokenizer.json'
 check "fine-tuning it" eval '"$BANYAN" finetune two/best --task seq2seq --data t.tsv --max-steps 2 --threads 1 --out two-tuned >out 2>err &&
     test -s two-tuned/target_tokenizer.json'
-check "two vocabularies and both directions" refuses 'both directions need one vocabulary' $two --both-directions
-check "the same from a directory" refuses 'both directions need one vocabulary' --model transformer --data t.en t.de --tokenizer two/best --both-directions
+check "two vocabularies and both directions" refuses 'both directions require a shared vocabulary' $two --both-directions
+check "the same from a directory" refuses 'both directions require a shared vocabulary' --model transformer --data t.en t.de --tokenizer two/best --both-directions
 check "two vocabularies of T5" refuses 'T5.*one vocabulary' $two --model t5 --objective translate
 check "of BART" refuses 'BART.*one vocabulary' $two --model bart --objective translate
 check "of a decoder" refuses 'for the objective "translate"' --model gpt2 --data t.en --tokenizer bpe:400 --target-tokenizer bpe:400
@@ -149,4 +149,4 @@ check "no padding token" refuses 'no padding' --model transformer --data t.tsv -
 check "no sentinels" refuses 'no sentinel tokens' --model t5 --data t.en --tokenizer whole/best
 check "no place for parts" refuses 'lacks <|fim_prefix|>' --model gpt2 --objective fim --data t.en --tokenizer byte --seq 32
 check "a decoder does not translate" refuses 'no head for the objective "translate"' --model gpt2 --objective translate --data t.tsv --tokenizer bpe:200
-check "all pairs too long" refuses 'none is left' --model transformer --data t.tsv --tokenizer bpe:200 --seq 8
+check "all pairs too long" refuses 'which leaves none' --model transformer --data t.tsv --tokenizer bpe:200 --seq 8

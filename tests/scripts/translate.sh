@@ -134,16 +134,16 @@ check "bench" eval 'banyan bench translate --model transformer --preset tiny --v
 
 "$BANYAN" train --model gpt2 --data t.en --tokenizer byte --layers 1 --heads 1 --width 8 --seq 16 --max-steps 1 --threads 1 --out lm >out 2>err
 check "no such model" refuses 1 'nothing: no such' translate nothing x
-check "a model that does not translate" refuses 1 'a GPT2LMHeadModel does not' translate lm x
+check "a model that does not translate" refuses 1 'a GPT2LMHeadModel is not' translate lm x
 check "an unknown language" refuses 1 'unknown language "fr"' translate whole --to fr x
-check "an unknown task" refuses 1 'says nothing about "haiku"' translate whole --task haiku x
+check "an unknown task" refuses 1 'no settings for "haiku"' translate whole --task haiku x
 check "more texts than beams" refuses 1 '--return 9' translate whole --return 9 --beams 4 x
 check "groups that do not divide" refuses 1 '--groups 3' translate whole --groups 3 --beams 4 x
 check "several draws" refuses 1 '--temp samples' translate whole --temp 1 --return 3 x
 check "groups that draw" refuses 1 'beam groups require temperature 0' translate whole --temp 1 --beams 4 --groups 2 x
-check "more at least than at most" refuses 1 'at least 9 new tokens and at most 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
+check "more at least than at most" refuses 1 'min_new_tokens 9 exceeds max_new_tokens 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
 check "a prefix that does not fit" refuses 1 'the prefix has' translate whole --begin 'Ein Mann mit Hut' --max-new-tokens 2 x
-check "a text that is too long" refuses 1 'text 1 has .* tokens, more than the 256' translate whole -f long
+check "a text that is too long" refuses 1 'text 1 has .* tokens; the limit of this model is 256' translate whole -f long
 check "which one it is" eval '{ for i in {1..600}; do echo "A man."; done; cat long; } >many && banyan translate whole -n 2 -f many;
     [ $? -eq 1 ] && grep -q "text 601 has" err && [ "$(wc -l <out)" -ge 512 ]'
 check "a file that is not there" refuses 1 'nothing.txt: No such file' translate whole -f nothing.txt
@@ -154,5 +154,5 @@ check "no references" refuses 1 'a file of sources and one of references' eval w
 check "references of another length" refuses 1 'v.en has 20 lines but t.de has 200' eval whole v.en t.de
 check "an unknown metric" refuses 1 'bleu,ter' eval whole v.en v.de --metric bleu,ter
 check "a second text to look at" refuses 1 '--pair' attention whole A --pair B
-check "a layer that is not there" refuses 1 'there are 2 layers' attention whole A --target B --layer 2
+check "a layer that is not there" refuses 1 'the model has 2 layers' attention whole A --target B --layer 2
 check "more than the model can write" refuses 1 '300 new tokens do not fit' generate whole A --max-new-tokens 300

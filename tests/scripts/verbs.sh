@@ -117,7 +117,7 @@ check generate-return fails 1 'return'
 run generate "$tmp/run" --threads 1 --prompt "the" --beams 2 --samples 3
 check generate-beams-samples fails 2 "use --return"
 run generate "$tmp/run" --threads 1 --prompt "the" -n 5 --min-new-tokens 6
-check generate-minimum fails 1 'at least 6'
+check generate-minimum fails 1 'min_new_tokens 6'
 run generate "$tmp/run" --threads 1 --prompt "the" --force-first the
 check generate-force-one-token fails 1 'not one'
 run generate "$tmp/run" --threads 1 --prompt "THE"
@@ -221,7 +221,7 @@ check inspect-freezes-too-much fails 1 'up to 12'
 run inspect gpt2:124m --weights q8_0 --mode decode --json
 check inspect-weights [ "$(field weight_bytes)" -eq $((123532032 / 32 * 34 + (124439808 - 123532032) * 4)) ]
 run inspect gpt2:124m --weights q4_0 --mode train
-check inspect-weights-are-not-trained fails 1 'are not trained'
+check inspect-weights-are-not-trained fails 1 'cannot be trained'
 run inspect gpt2:1558m --dtype bf16 --batch 4
 check inspect-large works 'train, recompute'
 run inspect gpt2:tiny --seq 16 --mode train --graph dot

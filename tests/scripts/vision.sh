@@ -157,7 +157,7 @@ for decoder in bert roberta; do
     check "$decoder looks at pictures" works 'ViT and BERT\|ViT and RoBERTa'
     check "$decoder is named" grep -q "\"model_type\":[[:space:]]*\"$decoder\"" $decoder/best/config.json
     captions told --decoder $decoder --max-steps 80
-    check "a run keeps its decoder, which is not $decoder" fails 1 "decoder gpt2, and this asks for $decoder"
+    check "a run keeps its decoder, which is not $decoder" fails 1 "decoder gpt2, but this command asks for $decoder"
 done
 run train --model vit --decoder bert --data train-images-idx3-ubyte --max-steps 1 --quiet --out wrong
 check decoder-of-a-classifier fails 1 'no choice of decoders'
@@ -190,17 +190,17 @@ for verb in attention embed; do
     check $verb-of-a-missing-picture fails 1 'no such picture.png: there is no such file'
 done
 run embed both positions.png --search . --threads 1
-check search-by-one-picture fails 1 'the query is one picture or text, not'
+check search-by-one-picture fails 1 'expected one picture or text, not'
 # An adapter that has learned that all is different.
 run finetune both --data wrong.tsv --lora r=4,targets=all-linear --max-steps 60 --learning-rate 3e-2 --batch-size 3 --threads 1 --quiet --out other
 run classify both look.svg.png --labels "many small squares,an orange map,a few filters" --template "{}" --adapter other --threads 1 --top 1
 check labels-in-words-with-an-adapter works '^many small squares'
 run classify both look.svg.png --threads 1
-check no-labels-in-words fails 1 'a CLIPModel has no labels of its own; name those that it chooses among'
+check no-labels-in-words fails 1 'a CLIPModel has no labels of its own; give some'
 run classify both look.svg.png --labels "a,,b" --threads 1
 check empty-label fails 1 'label 2'
 run classify both look.svg.png --labels " a, b,a" --threads 1
-check a-label-twice fails 1 '"a" is there twice'
+check a-label-twice fails 1 '"a" is listed twice'
 run embed both look.svg.png "an orange map" --similarity --json --threads 1
 check similarities-tell-pictures-from-texts eval 'sed -n 1p out | grep -q "^{\"picture\":\"look" && sed -n 2p out | grep -q "^{\"text\":\"an"'
 
@@ -234,15 +234,15 @@ for decoder in bert roberta; do
     check "a joined model writes, $decoder" works 'an orange map'
 done
 run convert teacher wrong --decoder both
-check decoder-of-pictures-and-texts fails 1 'no language model'
+check decoder-of-pictures-and-texts fails 1 'not a language model'
 # A model that learns wrong captions is best at first. Memory that is freed is overwritten, so that nobody can still read it.
 awk -F'\t' 'NR > 1 { file[NR] = $1; text[NR] = $2 } END { print "file\tcaption"; print file[2] "\t" text[3]; print file[3] "\t" text[2] }' two.tsv >wrong.tsv
 MALLOC_PERTURB_=191 run finetune joined-told --task caption --data wrong.tsv --eval two.tsv --max-steps 30 --eval-steps 2 --learning-rate 3e-3 \
     --lr-scheduler constant --warmup-steps 0 --batch-size 2 --threads 1 --quiet --json --out spoilt
 check best-captions-are-not-the-last works '"best_step":[2468],.*"exact":\(1\|0.5\),' # of two captions
 run convert teacher wrong --decoder teacher
-check decoder-of-no-texts fails 1 'no language model'
+check decoder-of-no-texts fails 1 'not a language model'
 run convert writer wrong --decoder writer
-check encoder-of-no-pictures fails 1 'reads no pictures'
+check encoder-of-no-pictures fails 1 'does not read pictures'
 check nothing-is-left [ ! -e wrong ]
 exit $failed

@@ -1,7 +1,7 @@
-/* chunked_attention.c - attention within chunks of rows (Kitaev et al. 2020), and its gradient. A head is one task:
- * it goes through the chunks of all rounds in order, gathers the rows that meet, and adds to sums by row. The
- * scores of a row in all rounds form one softmax, so that P = e^(score - lse) with the lse of all rounds, and the
- * gradient is that of plain attention: with P' = dropout(P) and delta = dy . y,
+/* chunked_attention.c - attention within chunks of rows (Kitaev et al. 2020), and its gradient. A head is one
+ * task: it goes through the chunks of all rounds in order, gathers the rows that meet, and adds to sums by
+ * row. The scores of a row in all rounds form one softmax, so that P = e^(score - lse) with the lse of all
+ * rounds, and the gradient is that of plain attention: with P' = dropout(P) and delta = dy . y,
  *   dv = P'^T dy     dS = P (dropout(dy v^T) - delta)     dq = scale dS k     dk = scale dS^T q */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
@@ -40,7 +40,7 @@ static by_status check_order(const chunked *x)
     const by_tensor *order = x->n->in[GR_CHUNKED_ORDER];
     for (int64_t i = 0; order && i < by_elements(order); i++)
         if (x->order[i] < 0 || x->order[i] >= x->c.rows)
-            return base_fail(BY_ERR_ARGUMENT, "%s has the row %d, but there are %d", gr_tensor_label(order),
+            return base_fail(BY_ERR_ARGUMENT, "%s: row %d is not in [0, %d)", gr_tensor_label(order),
                              (int)x->order[i], x->c.rows);
     return BY_OK;
 }
@@ -270,8 +270,8 @@ static void FN(forward_head)(const chunked *x, const gr_node *n, int64_t head, c
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Scores to weights, and w->dp = dy v^T to the gradients of the scores that were not replaced; w->keep becomes the
- * weights after dropout. */
+/* Scores to weights, and w->dp = dy v^T to the gradients of the scores that were not replaced; w->keep
+ * becomes the weights after dropout. */
 static void FN(chunk_slopes)(const chunked *x, const R *lse, const R *delta, const FN(chunk_space) * w)
 {
     const int64_t m = x->window;

@@ -52,10 +52,11 @@ static by_status check_rows(const shape *s, int64_t room, int64_t pages)
 {
     for (int64_t b = 0; b < s->groups * s->beams; b++) {
         if (s->pages && (s->pages[b] < 0 || s->pages[b] >= pages))
-            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld is in page %d of %lld", (long long)b,
+            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld has page %d of %lld", (long long)b,
                              (int)s->pages[b], (long long)pages);
         if (s->from[b] < b / s->beams * s->beams || s->from[b] >= (b / s->beams + 1) * s->beams)
-            return base_fail(BY_ERR_ARGUMENT, "reorder: row %lld cannot take over row %d", (long long)b,
+            return base_fail(BY_ERR_ARGUMENT,
+                             "reorder: row %lld cannot copy row %d, which is not in its group", (long long)b,
                              (int)s->from[b]);
         if (s->past[b] < 0 || s->past[b] > room)
             return base_fail(BY_ERR_ARGUMENT,

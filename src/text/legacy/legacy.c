@@ -201,10 +201,10 @@ static by_status find_family(tok_legacy *l)
                            "%s: the tokenizer class %.60s requires a tokenizer.json, which is missing",
                            l->dir, class);
     else if (!l->family && model)
-        status = base_fail(BY_ERR_UNSUPPORTED,
-                           "%s: there is no tokenizer: tokenizer.json is missing, and no older files are "
-                           "known of the type %.60s",
-                           l->dir, model);
+        status = base_fail(
+            BY_ERR_UNSUPPORTED,
+            "%s: no tokenizer: tokenizer.json is missing, and no older format is known for the type %.60s",
+            l->dir, model);
     else if (!l->family)
         status = base_fail(BY_ERR_IO,
                            "%s: found no tokenizer.json, and no vocab.json with merges.txt, vocab.txt or "
