@@ -148,11 +148,12 @@ static const char enclosed[] =
 #define SEP(segment)          AT("SpecialToken", "<sep>", segment)
 #define WHOLE                 AT("SpecialToken", "<cls>", "2")
 #define SECOND                AT("Sequence", "B", "1")
-static const char followed[] =
-    "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT
-    "," SEP("0") "," WHOLE "],\"pair\":[" TEXT "," SEP("0") "," SECOND "," SEP(
-        "1") "," WHOLE "],\"special_tokens\":{\"<sep>\":{\"id\":\"<sep>\",\"ids\":[@<sep>@],\"tokens\":[\"<"
-             "sep>\"]},\"<cls>\":{\"id\":\"<cls>\",\"ids\":[@<cls>@],\"tokens\":[\"<cls>\"]}}}";
+static const char followed[] = "{\"type\":\"TemplateProcessing\",\"single\":[" TEXT "," SEP(
+    "0") "," WHOLE "],"
+         "\"pair\":[" TEXT "," SEP("0") "," SECOND "," SEP(
+             "1") "," WHOLE "],"
+                  "\"special_tokens\":{\"<sep>\":{\"id\":\"<sep>\",\"ids\":[@<sep>@],\"tokens\":[\"<sep>\"]},"
+                  "\"<cls>\":{\"id\":\"<cls>\",\"ids\":[@<cls>@],\"tokens\":[\"<cls>\"]}}}";
 
 /* Words with a visible space prefix, with punctuation split off: "street." becomes two. */
 static const char words[] =
