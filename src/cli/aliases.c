@@ -1,6 +1,6 @@
-/* aliases.c - names of options that people know from other programs: transformers (run_clm.py,
- * TrainingArguments, generate), llama.cpp and nanoGPT. One table for all verbs; an entry holds where a verb
- * has one of its options, and means the same. */
+/* aliases.c - option names of other programs: transformers (run_clm.py, TrainingArguments, generate),
+ * llama.cpp and nanoGPT. One table serves all verbs; an entry applies to verbs that have one of its
+ * options. */
 #include "cli/options.h"
 
 typedef struct synonym {

@@ -1,6 +1,6 @@
 /* allocate.c - the program's operator new and posix_memalign, found before those of the C++ and C libraries.
- * oneDNN throws through C frames when the first fails and writes to NULL when the second does. Where they
- * fail inside a guarded call, memory comes from the library's reserve instead; elsewhere nothing changes. */
+ * oneDNN throws through C frames when the first fails and writes to NULL when the second does. If they fail
+ * inside a guarded call, memory comes from the library's reserve; elsewhere nothing changes. */
 #include <errno.h>
 
 #include "banyan/base.h"

@@ -283,7 +283,7 @@ static by_status print_maps(const job *j, cJSON *o)
     return s;
 }
 
-/* What a model has learned: `count` rows of n numbers. */
+/* Draws `count` rows of n learned values. */
 static by_status print_learned(const job *j, cJSON *o)
 {
     const by_pictures *p = &j->reads;

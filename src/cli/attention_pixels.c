@@ -19,7 +19,7 @@ typedef struct job {
     float *weights; /* (layers, heads, height, width) */
 } job;
 
-/* A pixel in the lower half, where there is much to look at, unless one is named. */
+/* The requested pixel, by default one in the lower half, which attends to many others. */
 static by_status choose_pixel(job *j)
 {
     char rest;

@@ -1,4 +1,4 @@
-/* attention_pixels.h - `banyan attention` with a pixel model: where a pixel of a picture looked. */
+/* attention_pixels.h - `banyan attention` with a pixel model: attention of a pixel. */
 #ifndef BY_CLI_ATTENTION_PIXELS_H
 #define BY_CLI_ATTENTION_PIXELS_H
 

@@ -1,5 +1,6 @@
-/* bench.h - inside `banyan bench`: one model, random tokens, and the works that can be measured on them. A
- * work is a row of the table in bench.c; its two functions are in bench_train.c or bench_decode.c. */
+/* bench.h - internals of `banyan bench`: one model, random tokens, and the workloads that are measured. A
+ * workload is a row of the table in verb_bench.c; its two functions are in bench_train.c or
+ * bench_decode.c. */
 #ifndef BY_CLI_BENCH_H
 #define BY_CLI_BENCH_H
 
@@ -58,7 +59,7 @@ typedef struct bench {
     int64_t tokens_per_step;
     int passes; /* through the model per step: ms_per_step is the time of one */
     double flops_per_token, loss, first_token;
-    int64_t token_sum; /* of the texts written first, to compare with what another program writes */
+    int64_t token_sum; /* of the first generated texts, to compare with the output of another program */
 } bench;
 
 /* One thing that can be measured. open() prepares it and fills tokens_per_step and flops_per_token; step()
@@ -66,7 +67,7 @@ typedef struct bench {
 typedef struct bench_work {
     const char *name;
     const char *model;             /* family, ... */
-    int batch, seq, steps, warmup; /* ... and size, unless the user says otherwise */
+    int batch, seq, steps, warmup; /* ... and size, unless given by the user */
     bool training, any_task;       /* of the model; else a language model is needed */
     bool writes, beams;            /* texts of --new-tokens, by a search of --beams */
     by_status (*open)(bench *b);

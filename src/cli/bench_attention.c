@@ -209,7 +209,7 @@ static by_status measure(attention_bench *b, int kind, int length)
     return BY_OK;
 }
 
-/* What does not fit into memory is left out. */
+/* Lengths that do not fit into memory are skipped. */
 static int measure_all(attention_bench *b)
 {
     int code = CLI_OK;

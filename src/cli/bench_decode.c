@@ -41,7 +41,7 @@ by_status bench_prefill_step(bench *b, double *seconds)
     return BY_OK;
 }
 
-/* The first new token comes out of the prompt; what is timed are the passes that write the others. */
+/* The prompt gives the first new token; only the passes for the others are timed. */
 by_status bench_decode_open(bench *b)
 {
     b->passes = b->o.new_tokens - 1;

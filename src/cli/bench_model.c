@@ -23,7 +23,8 @@ static size_t plane(const bench *b)
     return (size_t)b->picture.channels * (size_t)b->picture.height * (size_t)b->picture.width;
 }
 
-/* One draw for each row of a picture: its pixels are a ramp from there, so that drawing takes little time. */
+/* One random number per row of a picture, from which its pixels are a ramp, so that generating data takes
+ * little time. */
 static void draw_pictures(bench *b)
 {
     const size_t width = (size_t)b->picture.width, lines = (size_t)b->o.batch * plane(b) / width;
@@ -37,7 +38,7 @@ static void draw_pictures(bench *b)
         b->targets[r] = r % by_model_labels(b->model);
 }
 
-/* Encoder-decoders: sources, then what is to be written. */
+/* Encoder-decoders: sources, then targets. */
 static by_status draw_pairs(bench *b)
 {
     for (int i = 0; i < b->o.batch * b->o.seq; i++)
@@ -47,7 +48,7 @@ static by_status draw_pairs(bench *b)
     return by_model_shift(b->model, b->targets, b->o.batch, b->o.target, b->tokens);
 }
 
-/* New rows of T + 1 tokens: all but the last are the input, all but the first what is to be predicted. */
+/* New rows of T + 1 tokens: all but the last are the input, all but the first are the targets. */
 by_status bench_draw(bench *b)
 {
     if (bench_is_pair(b))
@@ -67,8 +68,8 @@ by_status bench_draw(bench *b)
     return BY_OK;
 }
 
-/* Three tokens of twenty are hidden, at places that bench/peer_encoder.py knows too; what is there does not
- * matter for the time, so they stay as they are. */
+/* Three of twenty tokens are targets, at the same positions as in bench/peer_encoder.py. Their values do not
+ * affect the time, so they are not replaced by masks. */
 static bool is_hidden(int64_t i)
 {
     return i * 3 % 20 < 3;

@@ -1,4 +1,4 @@
-/* bench_nodes.c - see bench.h: what the trace of a step adds up to, by kind and shape. */
+/* bench_nodes.c - see bench.h: sums of the trace of a step by kind and shape. */
 #include "cli/bench.h"
 
 void bench_on_node(void *user, const by_trace_entry *e)

@@ -6,7 +6,7 @@
 #include "banyan/weights.h"
 #include "cli/bench.h"
 
-/* Resident bytes of this process, 0 where /proc does not say. */
+/* Resident bytes of this process, or 0 without /proc. */
 static double resident(void)
 {
     long all = 0, pages = 0;

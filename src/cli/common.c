@@ -17,7 +17,7 @@ static bool holds(const char *dir, const char *name)
     return there;
 }
 
-/* NAME or OWNER/NAME, of letters, digits and "-_." alone. With a directory OWNER here it is a path. */
+/* NAME or OWNER/NAME with only letters, digits and "-_.". If a directory OWNER exists, it is a path. */
 static bool is_hub_name(const char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";

@@ -198,7 +198,7 @@ static void write_bash(FILE *out, const cli_verb *const *verbs, int count)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/* Inside '...[here]...': the quote, and what _arguments would take for its own. */
+/* Escapes for '...[here]...': the quote, and characters that _arguments interprets. */
 static void put_zsh(FILE *out, const char *s)
 {
     for (; *s; s++) {

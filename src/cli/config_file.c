@@ -65,10 +65,10 @@ by_status cli_config_push(cli_config *c, const cli_option *o, const char *value)
 /* The files that a command line draws on. */
 typedef struct sources {
     const char *path;     /* of options, or NULL */
-    cJSON *file, *run;    /* that file; run.json of the folder, where a run goes on */
+    cJSON *file, *run;    /* that file, or run.json of the folder when resuming */
     const cJSON *options; /* in file, or NULL */
     const char *folder;   /* that --resume names, or NULL */
-    bool implied;         /* nobody asked for the file: the command line must do without a wrong one */
+    bool implied;         /* the file was not requested explicitly: an invalid one is ignored */
 } sources;
 
 /* One value of an option. */
@@ -108,7 +108,7 @@ static by_status push_option(cli_config *c, const cli_said *s, const sources *f,
                          near.best ? near.best : "", near.best ? "\"?" : "");
     }
     if (cli_said_given(s, o->name) ||
-        (strcmp(o->name, "max-steps") == 0 && cli_said_given(s, "epochs"))) /* which say the same thing */
+        (strcmp(o->name, "max-steps") == 0 && cli_said_given(s, "epochs"))) /* which are equivalent */
         return BY_OK;
     if (!cJSON_IsArray(item))
         return push_value(c, f, o, item);
@@ -179,7 +179,7 @@ static by_status expand(const cli_said *s, const sources *f, int argc, char **ar
     return BY_OK;
 }
 
-/* Is there something to go on with? Folders may have lost the link. */
+/* Whether there is something to resume. Folders may have lost the link. */
 static bool holds_checkpoint(const char *folder)
 {
     DIR *d = opendir(folder);
@@ -191,8 +191,8 @@ static bool holds_checkpoint(const char *folder)
     return found;
 }
 
-/* run.json of a folder, as path and contents; *json stays NULL when it cannot be read or is no run's: the
- * library will say what is wrong with it. */
+/* run.json of a folder, as path and contents; *json stays NULL if it cannot be read or does not belong to a
+ * run, which the library reports. */
 static by_status read_run(base_arena *arena, const char *folder, const char **path, cJSON **json)
 {
     *path = base_arena_sprintf(arena, "%s/run.json", folder);
@@ -223,7 +223,7 @@ static by_status load(const cli_said *s, sources *f)
     return f->file ? find_options(s, f) : base_error_status();
 }
 
-/* The file of options that was asked for, or that of the run in the folder; and that run's values. */
+/* Reads the requested options file, or that of the run in the folder, and the run's values. */
 static by_status open_sources(const cli_said *s, base_arena *arena, sources *f)
 {
     const char *resume = text_of(s, "resume"), *out = text_of(s, "out"), *run_path;

@@ -1,11 +1,10 @@
-/* config_file.h - the options of a verb that trains, from a file: --config FILE, --resume DIR, or --out DIR where
- * a run is in DIR. The file is a run.json, or an object of options by their long names:
+/* config_file.h - options of training verbs from a file: --config FILE, --resume DIR, or --out DIR with a run
+ * in DIR. The file is a run.json, or an object of options by their long names:
  *
  *     {"data": ["a.txt", "b.txt"], "max-steps": 1000, "bf16": true}
  *
- * A run that goes on takes options which neither the command line nor the file gives from the values in its
- * run.json: a default that has changed since the run began does not matter (recorded.c).
- */
+ * A resumed run takes options that are given neither on the command line nor in the file from its run.json,
+ * so that changed defaults have no effect (recorded.c). */
 #ifndef BY_CLI_CONFIG_FILE_H
 #define BY_CLI_CONFIG_FILE_H
 
@@ -19,7 +18,7 @@ typedef struct cli_config {
     char **argv;
     int argc, room;
     bool filled[CLI_MAX_OPTIONS];  /* by row: from a recorded value, not given by anyone */
-    bool earlier[CLI_MAX_OPTIONS]; /* by row: not on the command line, of a run that goes on */
+    bool earlier[CLI_MAX_OPTIONS]; /* by row: taken from a resumed run, not from the command line */
 } cli_config;
 
 /* A command of a verb whose runs are recorded. */
@@ -30,8 +29,8 @@ typedef struct cli_command {
     char *given; /* the options that were given, in the form above, for run.json; NULL when memory is out */
 } cli_command;
 
-/* Parse a command line, with the options of the file that it names. `options` is a struct of `size` bytes that
- * belongs to the verb. False: return *code at once; nothing needs to be closed. */
+/* Parse a command line, with the options of the file that it names. `options` is a struct of `size` bytes
+ * that belongs to the verb. False: return *code at once; nothing needs to be closed. */
 bool cli_command_open(const cli_verb *verb, void *options, size_t size, int argc, char **argv, cli_command *c,
                       int *code);
 void cli_command_close(cli_command *c);

@@ -1,4 +1,4 @@
-/* eval_texts.h - prints how near texts come to their references. */
+/* eval_texts.h - prints scores of generated texts. */
 #ifndef BY_CLI_EVAL_TEXTS_H
 #define BY_CLI_EVAL_TEXTS_H
 

@@ -1,4 +1,4 @@
-/* explain.c - how a token was chosen, for people and for machines (by_explanation). */
+/* explain.c - prints how a token was chosen (by_explanation), as text or JSON. */
 #include <math.h>
 #include <stdio.h>
 
@@ -13,7 +13,7 @@ enum { TEXT_WIDTH = 56, TOKEN_WIDTH = 16 };
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Tokens as a quoted text, or as ids; what cannot be shown is escaped. */
+/* Tokens as a quoted text, or as ids; unprintable characters are escaped. */
 static void put_text(base_buf *out, const by_tokenizer *t, const int32_t *tokens, int count)
 {
     base_buf text = {0};
@@ -62,7 +62,7 @@ static const char *colour(const char *code)
 #define GREEN colour("\033[32m")
 #define PLAIN colour("\033[0m")
 
-/* What rules have made of a candidate, one after the other. */
+/* The effects of rules on a candidate, in order. */
 static void print_changes(const by_candidate *c)
 {
     for (int i = 0; i < c->n_changes; i++)

@@ -17,10 +17,10 @@
 
 typedef struct task {
     by_model *model;
-    const char *dir;           /* of the model, whose processor is there too */
+    const char *dir;           /* directory of the model and its processor */
     const char *out;           /* FILE.png */
     cli_list sources;          /* pictures to complete or to enlarge; none: from nothing */
-    double keep;               /* share of their rows that is given, from the top */
+    double keep;               /* fraction of their rows that is given, from the top */
     int limit;                 /* pictures of a dataset */
     int samples, batch, scale; /* samples: for each picture; scale 0: by the size of a picture */
     by_sampling sampling;
@@ -34,7 +34,7 @@ typedef struct job {
     int64_t tokens;
     int sources, count; /* pictures to complete, and pictures to make */
     int32_t *originals; /* (sources, N) */
-    int32_t *low;       /* (sources, L): what is enlarged, or NULL */
+    int32_t *low;       /* (sources, L): input pictures, or NULL */
     int32_t *begun;     /* (count, L): the same for each picture that is made */
     int32_t *made;      /* (count, N) */
     bool *given;
@@ -49,7 +49,7 @@ static void on_progress(void *user, int64_t done, int64_t total)
     cli_progress_update(bar, done, "positions");
 }
 
-/* Room for one row more of so many values. */
+/* Allocates one more row of values. */
 static bool grow(int32_t **list, int rows, int64_t row)
 {
     int32_t *more = base_resize(*list, (size_t)((rows + 1) * row), sizeof *more);
@@ -57,7 +57,7 @@ static bool grow(int32_t **list, int rows, int64_t row)
     return more != NULL;
 }
 
-/* The small picture: this one if it has that size, else what is left of the large one. */
+/* The input picture: the given one if it has that size, otherwise the average of the large one. */
 static by_status add_low(job *j, const by_image *m)
 {
     const int low = by_canvas_low(&j->size), n = j->size.upscale;
@@ -191,7 +191,7 @@ static by_image *small_picture(const job *j, const int32_t *low)
     return m;
 }
 
-/* What was given of a picture: the small one, or some rows of it, and the rest is mid-grey. */
+/* The given part of a picture: the input, or some rows with mid-grey for the rest. */
 static by_image *kept_part(const job *j, int source)
 {
     int height, width;
@@ -205,8 +205,8 @@ static by_image *kept_part(const job *j, int source)
     return m;
 }
 
-/* A row for each picture that was completed or enlarged: the picture, what was given, the samples. Otherwise
- * as square as possible. */
+/* The grid: one row per completed or enlarged picture with the picture, the given part and the samples.
+ * Otherwise as square as possible. */
 static by_status draw(const job *j)
 {
     const int each = j->g->samples + (j->sources ? 2 : 0), count = BY_MAX(j->sources, 1) * each;
@@ -283,7 +283,7 @@ static const char *const pixel_names[] = {"out",     "complete", "upscale", "kee
                                           "min-p",   "typical",  "seed",    "json",    "device", "dtype",
                                           "weights", "threads",  "verbose", "adapter", NULL};
 
-/* Values are drawn as they are likely, unless something else is asked for. */
+/* Values are sampled from the model's distribution unless options change it. */
 int cli_run_pictures(cli_generation *j, const cli_args *args)
 {
     const cli_generate_options *o = &j->o;

@@ -1,4 +1,4 @@
-/* generated_texts.c - what `banyan generate` prints (generating.h): texts as they come, JSON, speeds. */
+/* generated_texts.c - output of `banyan generate` (generating.h): streamed texts, JSON, speeds. */
 #include "cli/generating.h"
 
 #include <unistd.h>
@@ -57,7 +57,8 @@ static void print_id(cli_generation *j, int32_t id)
     print(j, text, (size_t)n);
 }
 
-/* In front of each sample; for a live one as late as its first token, so that an error comes alone. */
+/* Printed before each sample; for a streamed one only with its first token, so that an error is printed
+ * alone. */
 static void print_prompt(cli_generation *j, int row)
 {
     const cli_prompt *p = cli_prompt_of(j, row);
@@ -92,7 +93,7 @@ static int tokens_of(const cli_generated *s, const by_generation *g)
     return s->stream.stopped ? s->stream.tokens : g->count - g->prompt;
 }
 
-/* by_generate's callback: a token has come. */
+/* by_generate's callback for a token. */
 bool cli_on_token(void *user, int row, int32_t token, float logprob)
 {
     cli_generation *j = user;

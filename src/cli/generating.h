@@ -1,4 +1,5 @@
-/* generating.h - the parts of `banyan generate`: verb_generate.c opens the model and runs it, generated_texts.c prints. */
+/* generating.h - the parts of `banyan generate`: verb_generate.c opens the model and runs it,
+ * generated_texts.c prints. */
 #ifndef BY_CLI_GENERATING_H
 #define BY_CLI_GENERATING_H
 
@@ -38,7 +39,7 @@ typedef struct cli_generation {
     double started;
     by_device *device;
     by_model *model; /* NULL: the model is `ngram` */
-    by_ngram *ngram; /* or what is mixed with it */
+    by_ngram *ngram; /* or the n-gram model mixed with it */
     by_ngram_mix mix;
     by_tokenizer *tokenizer; /* NULL with --ids */
     by_tokenizer *reader;    /* with --ids, for the stop strings of the model's directory; else NULL */
@@ -51,8 +52,8 @@ typedef struct cli_generation {
     bool live;                                  /* one text, printed as it comes */
     bool echoed;                                /* its prompt is printed */
     char last;                                  /* character printed last, 0: none */
-    double first_token;                         /* when it came, 0: not yet */
-    by_status status;                           /* of what went wrong inside the callback */
+    double first_token;                         /* time of the first token; 0: none yet */
+    by_status status;                           /* status of an error inside the callback */
     int64_t prompt_tokens, new_tokens, decoded; /* decoded: with those of stop strings */
     double prompt_seconds, decode_seconds;
 } cli_generation;
@@ -67,7 +68,7 @@ const cli_prompt *cli_prompt_of(const cli_generation *j, int row);
 bool cli_on_token(void *user, int row, int32_t token, float logprob);
 void cli_on_explain(void *user, const by_explanation *why);
 
-/* Prints what has come; returns an exit code. */
+/* Prints the finished texts; returns an exit code. */
 int cli_print_generated(cli_generation *j, const by_generate_result *result);
 /* Ends the line that a text has begun. */
 void cli_end_line(cli_generation *j);

@@ -83,7 +83,7 @@ static void format_option(base_buf *b, const cli_option *o)
     base_buf_printf(b, "--%s%s%s%s", on ? "[no-]" : "", o->name, value ? " " : "", value ? value : "");
 }
 
-/* The help line with what the table adds to it: choices that did not fit as value name, repetition, alias,
+/* The help line with additions from the table: choices that did not fit as value name, repetition, alias,
  * default. */
 static void format_detail(base_buf *b, const cli_option *o)
 {
@@ -143,7 +143,7 @@ static int right_column(const cli_verb *verb, int width)
     return widest;
 }
 
-/* What follows "banyan VERB" on the usage line. */
+/* The part of the usage line after "banyan VERB". */
 static void format_usage(base_buf *b, const cli_verb *verb)
 {
     if (verb->usage)
@@ -275,7 +275,7 @@ static void man_verbatim(FILE *out, const char *s, size_t n, int width)
         return;
     fputs(".br\n", out);
     size_t space = strspn(s, " ");
-    fprintf(out, "\\&%*s", (int)space, ""); /* a leading space alone would be a line break of its own */
+    fprintf(out, "\\&%*s", (int)space, ""); /* a leading space would cause an extra line break */
     put_roff(out, s + space, n - space);
     fputc('\n', out);
 }

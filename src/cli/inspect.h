@@ -16,7 +16,7 @@ typedef struct inspect_options {
     bool dtype_given, seq_given;
 } inspect_options;
 
-/* A model directory, a run folder or FAMILY:PRESET: what the model is made of and what it needs. Returns an
+/* Shows shape, parameters, memory and FLOP of a model directory, a run folder or FAMILY:PRESET. Returns an
  * exit code. */
 int cli_inspect_model(const char *what, const inspect_options *o);
 
@@ -26,8 +26,8 @@ int cli_inspect_file(const char *path, const inspect_options *o);
 /* A directory whose model, if there is one, cannot be built here: its files, its weights, its tokenizer. */
 int cli_inspect_folder(const char *dir, const inspect_options *o);
 
-/* Ends the line about a directory's weights. Where the file counts other tensors than the model has parameters
- * (repeated tied tensors, buffers), adds both numbers, which are those of `banyan convert`. */
+/* Ends the line about a directory's weights. Where the file counts other tensors than the model has
+ * parameters (repeated tied tensors, buffers), adds both numbers, which are those of `banyan convert`. */
 void cli_inspect_stored(const char *dir, int params, int64_t elements);
 
 /* For the text of a model: lines about its weights' metadata and its tokenizer. The same as JSON. */

@@ -1,4 +1,4 @@
-/* inspect_file.c - what lies in files: tensors, tokenizers, a directory of both. */
+/* inspect_file.c - contents of files: tensors, tokenizers, a directory of both. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -151,8 +151,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The tokenizer a file belongs to: the file's own, or its directory's when it says only part of it. NULL when
- * the name is none of a tokenizer's: *is_one is then false and no error set. */
+/* The tokenizer that a file belongs to: in the file itself, or in its directory if the file is only a part of
+ * it. NULL if the name is not that of a tokenizer file: *is_one is then false and no error is set. */
 static by_tokenizer *tokenizer_of(const char *path, bool *is_one)
 {
     static const char *const parts[] = {"vocab.json", "vocab.txt", "merges.txt", "tokenizer_config.json",
@@ -195,8 +195,7 @@ static cJSON *tokenizer_json(const by_tokenizer *t)
     return j;
 }
 
-/* Every token (of the source, where there are two vocabularies): its number, and its text as a JSON string.
- */
+/* Every token (of the source, if there are two vocabularies): its id, and its text as a JSON string. */
 static by_status print_tokens(const by_tokenizer *t)
 {
     for (int32_t id = 0; id < by_tokenizer_vocab_size(t); id++) {
@@ -225,7 +224,7 @@ static int show_tokenizer(const char *path, const by_tokenizer *t, const inspect
     return o->params && print_tokens(t) != BY_OK ? cli_fail(NULL) : CLI_OK;
 }
 
-/* ---- what there is to see -------------------------------------------------------------------- */
+/* ---- kinds of files -------------------------------------------------------------------------- */
 
 void cli_inspect_stored(const char *dir, int params, int64_t elements)
 {

@@ -1,5 +1,5 @@
-/* inspect_model.c - what a model is made of, what it needs and what it computes. Nothing is computed and
- * hardly anything is read: programs are compiled on a device that has addresses and no memory. */
+/* inspect_model.c - shape, parameters, memory, FLOP and graph of a model. Nothing is computed and almost
+ * nothing is read: programs are compiled for the null device. */
 #include <stdlib.h>
 
 #include "banyan/inspect.h"

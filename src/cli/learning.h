@@ -1,5 +1,6 @@
-/* learning.h - options that the verbs which train share, as rows of their tables. They write into a by_run_spec or a by_finetune_spec, the
- * member `s` of a verb's options; the rest is in a cli_learning, the member `l`. */
+/* learning.h - options that the verbs which train share, as rows of their tables. They write into a
+ * by_run_spec or a by_finetune_spec, the member `s` of a verb's options; the rest is in a cli_learning, the
+ * member `l`. */
 #ifndef BY_CLI_LEARNING_H
 #define BY_CLI_LEARNING_H
 
@@ -22,10 +23,11 @@ static inline double cli_or_none(double x)
 void cli_adam_read(by_optimizer_spec *o);
 /* Returns false after reporting an option of another optimiser or schedule that the user gave. */
 bool cli_optimizer_fits(by_optimizer optimizer, by_schedule schedule, const cli_args *own);
-/* Shows the error of a run and what may help if numbers got out of hand or memory was short. Returns the exit code. */
+/* Shows the error of a run, with a hint if values were not finite or memory was exhausted. Returns the exit
+ * code. */
 int cli_fail_learning(by_status s, const char *rate, const char *memory);
 
-/* How far a run came. */
+/* Prints the number of steps of a run. */
 typedef struct cli_steps {
     int64_t steps, resumed_from, best; /* best 0: there was no evaluation */
     double seconds;
@@ -58,7 +60,8 @@ void cli_steps_print(const cli_steps *s);
     {CLI_AT(type, s.optimizer.max_grad_norm), .name = "max-grad-norm", CLI_MIN(0), .preset = "1",            \
      .help = "clip the gradient norm; 0 does not clip"}
 
-/* The run folder, described by `what`, and when the run is evaluated: every N steps, by default `usually`. */
+/* Prints the run folder, described by `what`, and the evaluation interval: every N steps, by default
+ * `usually`. */
 #define CLI_RUN_ROWS(type, s, what, usually)                                                                 \
     {CLI_AT(type, s.out), .name = "out", .letter = 'o', .value = "DIR", .help = what, .group = "Run"},       \
     {CLI_AT(type, l.resume), .name = "resume", .value = "DIR",                                               \

@@ -75,7 +75,7 @@ static by_status take(by_adapter_spec *s, const char *key, const char *value, co
     return rank == s->rank ? BY_OK : base_fail(BY_ERR_ARGUMENT, "--lora: r=%s is not a whole number", value);
 }
 
-/* A part that stands alone. */
+/* A part without a value. */
 static bool take_switch(by_adapter_spec *s, const char *part, size_t n)
 {
     const bool dora = !s->ia3 && is(part, n, "dora"), rslora = !s->ia3 && is(part, n, "rslora");

@@ -29,12 +29,13 @@ typedef struct cli_adapter_words {
 
 typedef struct cli_lora {
     by_adapter_spec spec;
-    char *text;        /* what the lists of the spec are parts of */
+    char *text;        /* memory of the lists of the spec */
     const char *words; /* the option as given; NULL: no adapter */
 } cli_lora;
 
-/* At most one of the options is not NULL. "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that is not a switch
- * continues the list before it. The message of an error is for the user. cli_lora_free in every case. */
+/* At most one of the options is not NULL. "r=16,alpha=32,targets=q_proj,v_proj,dora": a part without "=" that
+ * is not a switch continues the list before it. The message of an error is for the user. cli_lora_free in
+ * every case. */
 by_status cli_lora_parse(const cli_adapter_words *words, cli_lora *out);
 void cli_lora_free(cli_lora *l);
 

@@ -1,4 +1,4 @@
-/* main.c - the program: finds the verb, runs it, and answers for what was written on stdout. */
+/* main.c - the program: finds the verb, runs it, and reports errors of writing to stdout. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -151,9 +151,9 @@ static int run(int argc, char **argv)
     return verb->run(argc - 1, argv + 1);
 }
 
-/* Threads of GNU OpenMP wait for each other by spinning for milliseconds. When another program wants a core,
- * the one that is waited for does not get it, and a step takes a hundred times as long. The limit is read
- * before main, hence the second start; a user's own setting stands. */
+/* Threads of GNU OpenMP wait for each other by spinning for milliseconds. If another program needs a core,
+ * the awaited thread is delayed, and a step takes a hundred times as long. The limit is read before main,
+ * hence the re-exec; a setting of the user is kept. */
 static void wait_politely(char **argv)
 {
 #ifdef _OPENMP

@@ -180,7 +180,7 @@ static by_status evaluate(job *j)
     return s;
 }
 
-/* A run folder stands for the model in it. */
+/* A run folder means the model in it. */
 static by_tokenizer *open_tokenizer(const cli_ngram_run *r)
 {
     char *dir = base_dir_exists(r->tokenizer) ? cli_model_dir(r->tokenizer) : NULL;

@@ -1,4 +1,4 @@
-/* ngram_verbs.h - n-gram models in the verbs that know them. cli_model_kind (common.h) says which path is one. */
+/* ngram_verbs.h - support for n-gram models in verbs. cli_model_kind (common.h) recognises them. */
 #ifndef BY_CLI_NGRAM_VERBS_H
 #define BY_CLI_NGRAM_VERBS_H
 
@@ -47,7 +47,7 @@ typedef struct cli_ngram_options {
      .help = "directory for sorted runs if counts do not fit in --memory (default: $TMPDIR or /tmp)"}
 /* clang-format on */
 
-/* What `train` gives to a run that estimates an n-gram model. */
+/* Settings of `train` for estimating an n-gram model. */
 typedef struct cli_ngram_run {
     const cli_ngram_options *options;
     const char *const *data, *const *eval_data;
@@ -91,7 +91,8 @@ typedef struct cli_ngram_score {
 } cli_ngram_score;
 int cli_ngram_scores(const cli_ngram_score *s);
 
-/* ---- an n-gram model beside a neural one ---------------------------------------------------------------- */
+/* ---- mixing an n-gram model with a neural model
+ * --------------------------------------------------------- */
 
 typedef struct cli_mix_options {
     const char *path; /* NULL: there is none */
@@ -107,7 +108,8 @@ typedef struct cli_mix_options {
      .help = "weight of the n-gram model"}
 /* clang-format on */
 
-/* Opens the model, if there is one, and checks that its tokens are those of t. The caller frees mix->model by by_ngram_free. */
+/* Opens the model, if there is one, and checks that its tokens are those of t. The caller frees mix->model by
+ * by_ngram_free. */
 by_status cli_mix_open(const cli_mix_options *o, const by_tokenizer *t, by_ngram **model, by_ngram_mix *mix);
 
 int cli_ngram_inspect(const char *path, bool words, bool json);

@@ -1,5 +1,5 @@
-/* options.c - the command line against a verb's table: names, values, ranges, choices, and what was probably
- * meant. */
+/* options.c - parses the command line by a verb's table: names, values, ranges, choices, and suggestions for
+ * typos. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -119,7 +119,7 @@ static int choice_index(const char *choices, const char *text)
     return -1;
 }
 
-/* Fail with the choices spelled out; `what` is "--device" or the verb's argument. */
+/* Fails with a list of the choices; `what` is "--device" or the verb's argument. */
 static by_status choice_fail(const char *what, const char *choices, const char *text)
 {
     base_buf list = {0}, near = {0};
@@ -335,7 +335,7 @@ typedef struct parser {
     cli_args *args;
     void *options;
     char **argv;
-    int argc, next; /* argv[next] has not been looked at */
+    int argc, next; /* argv[next] is the next to parse */
 } parser;
 
 static const cli_option *find_long(const cli_verb *verb, const char *name, size_t n)
@@ -434,7 +434,7 @@ static by_status take_next(parser *p, const cli_option *o, const char *shown)
                          "%s needs a value (%s), but %s follows; write --%s=%s if that is the value", shown,
                          cli_value_name(o), value, o->name, value);
     BY_TRY(take(p, o, value));
-    /* For a verb without arguments of its own, words after a list belong to the list. */
+    /* For a verb without arguments, words after a list option belong to the list. */
     while (o->kind == CLI_LIST && !p->verb->args && p->next < p->argc && p->argv[p->next][0] != '-')
         BY_TRY(take(p, o, p->argv[p->next++]));
     return BY_OK;

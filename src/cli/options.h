@@ -61,11 +61,11 @@ typedef struct cli_option {
 
 typedef struct cli_verb cli_verb; /* verbs.h */
 
-/* What was on the command line besides the options. */
+/* The command line besides the options. */
 typedef struct cli_args {
     char **items; /* positional arguments, in order, borrowed from argv; followed by NULL */
     int count;
-    bool help; /* --help was there; nothing after it was looked at */
+    bool help; /* --help was given; parsing stopped there */
     const cli_verb *verb;
     void *options;
     bool given[CLI_MAX_OPTIONS]; /* by row */
@@ -77,9 +77,9 @@ typedef struct cli_args {
 by_status cli_options_parse(const cli_verb *verb, int argc, char **argv, void *options, size_t size,
                             cli_args *args);
 
-/* The same for a verb's run function: says what is wrong on stderr, or shows the help on stdout. False:
- * return *code at once, there is nothing to free. True: go on, and cli_args_free at the end. `options` points
- * to the struct. */
+/* The same for a verb's run function: reports errors on stderr, or shows the help on stdout. False: return
+ * *code at once, nothing needs to be freed. True: continue, and call cli_args_free at the end. `options`
+ * points to the struct. */
 bool cli_parse_sized(const cli_verb *verb, int argc, char **argv, void *options, size_t size, cli_args *args,
                      int *code);
 #define cli_parse(verb, argc, argv, options, args, code) \
@@ -91,25 +91,25 @@ void cli_args_free(cli_args *args); /* zero state is legal */
  * &o.steps). */
 bool cli_given(const cli_args *args, const void *field);
 
-/* The first option that the user gave and whose name is in neither list; they end with NULL, and `more` may be NULL. NULL: there is
- * none. */
+/* The first option that the user gave and whose name is in neither list, or NULL. Lists end with NULL, and
+ * `more` may be NULL. */
 const cli_option *cli_given_beyond(const cli_args *args, const char *const *names, const char *const *more);
 /* The first one that is in the list. */
 const cli_option *cli_given_among(const cli_args *args, const char *const *names);
 
-/* An option that counts for some kinds of runs, models or tasks alone. */
+/* An option that applies only to some kinds of runs, models or tasks. */
 typedef struct cli_scope {
     const char *option;
     uint32_t kinds;    /* bits */
-    const char *names; /* of these kinds, for people */
+    const char *names; /* of these kinds, for messages */
 } cli_scope;
-/* The first row whose option the user gave, though it does not count for `kind`, one bit. NULL: there is none. */
+/* The first row whose option the user gave although it does not apply to `kind` (one bit), or NULL. */
 const cli_scope *cli_given_outside(const cli_args *args, const cli_scope *rows, int count, uint32_t kind);
-/* What the user asks for now: without the rows in `earlier`, which a run that goes on began with. */
+/* The arguments of this command, without the rows in `earlier`, which come from the resumed run. */
 cli_args cli_args_own(const cli_args *args, const bool *earlier);
 
-/* Fields of `part`, a struct inside the options, whose options were not given: they get the values that they have in `usual`, a struct of the
- * same type. So a spec of the library that options write into keeps the library's own defaults. */
+/* Fields of `part`, a struct inside the options, whose options were not given get their values in `usual`, a
+ * struct of the same type. A library spec that options write into thus keeps the library's defaults. */
 void cli_options_default(const cli_args *args, void *part, const void *usual, size_t size);
 
 /* Options from "--name value --switch ..." for all that the user has not given: they count as given from then
@@ -124,7 +124,7 @@ by_status cli_verb_check(const cli_verb *verb);
 /* Equal, with '_' and '-' the same; `a` has n characters. */
 bool cli_name_equal(const char *a, size_t n, const char *b);
 
-/* Did you mean: offer candidates one by one; `best` is then the nearest one, or NULL when none is near
+/* Suggestions: offer candidates one at a time; `best` is then the closest one, or NULL if none is close
  * enough. */
 typedef struct cli_suggestion {
     const char *typed, *best;
@@ -144,12 +144,12 @@ const char *cli_value_name(const cli_option *o);      /* "N"; NULL for a flag */
 bool cli_value_is_path(const cli_option *o);          /* complete it with file names */
 const char *cli_group(const cli_option *rows, int i); /* heading of row i, "Options" when none was given */
 
-/* The names of options, "a|b", that stand for one of another program (aliases.c), or NULL; `typed` has n
- * characters. And all of them, for people. */
+/* The names of options, "a|b", for an option of another program (aliases.c), or NULL; `typed` has n
+ * characters. And a listing of all. */
 const char *cli_synonym(const char *typed, size_t n);
 void cli_synonyms_write(FILE *out);
 
-/* ---- what falls out of the tables (help.c, completion.c) ------------------------------------- */
+/* ---- derived from the tables (help.c, completion.c) ------------------------------------------ */
 
 void cli_help_write(FILE *out, const cli_verb *verb, int width);
 void cli_overview_write(FILE *out, const cli_verb *const *verbs, int count, int width);

@@ -5,7 +5,7 @@
 
 #include "cli/report.h"
 
-/* A length, or rows and columns; -1 stands for 0. */
+/* A length, or rows and columns; -1 represents 0. */
 static bool read_extent(const char *name, const char *text, int *rows, int *columns)
 {
     char *end;

@@ -35,7 +35,7 @@ typedef struct cli_pixels {
              "columns on both sides"}
 /* clang-format on */
 
-/* Writes them into a shape. Returns false after reporting what is wrong; the caller returns CLI_USAGE. */
+/* Writes them into a shape. Returns false after reporting an error; the caller returns CLI_USAGE. */
 bool cli_pixels_read(const cli_pixels *x, by_model_shape *shape);
 
 #endif

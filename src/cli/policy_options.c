@@ -53,7 +53,7 @@ static bool read_stops(cli_policy_options *o, by_policy_run *out)
     return o->texts != NULL;
 }
 
-/* Run folders stand for the models in them. False: there is an error. */
+/* Run folders mean the models in them. Returns false on error. */
 static bool find_models(cli_policy_options *o, by_policy_run *out)
 {
     o->models = base_alloc_zero((size_t)o->rewards.count + 1, sizeof *o->models);

@@ -5,7 +5,7 @@
 #include "banyan/align_policy.h"
 #include "cli/options.h"
 
-/* What the options hold besides the by_policy_run of the spec. */
+/* Options besides the by_policy_run of the spec. */
 typedef struct cli_policy_options {
     cli_list rewards, stops;
     const char *weights, *format, *estimator;
@@ -17,7 +17,8 @@ typedef struct cli_policy_options {
 } cli_policy_options;
 
 /* clang-format off */
-/* Rows for `policy`, a by_policy_run, and `p`, a cli_policy_options, both members of the verb's options of this type; each row ends with a comma. */
+/* Rows for `policy`, a by_policy_run, and `p`, a cli_policy_options, both members of the verb's options of
+ * this type; each row ends with a comma. */
 #define CLI_POLICY_ROWS(type, policy, p)                                                                     \
     {CLI_AT(type, p.rewards), .name = "reward", .letter = 'r', .value = "REWARD",                            \
      .help = "exact, arithmetic, sorted, sorted:partial, json, regex:PATTERN, length:N, command:COMMAND or " \

@@ -1,5 +1,5 @@
-/* progress.c - one line redrawn in place on a terminal, plain lines elsewhere. A line is composed in memory and
- * written at once, so that it never tears. A failed write is not an error. */
+/* progress.c - one line redrawn in place on a terminal, plain lines elsewhere. A line is composed in memory
+ * and written at once, so that it never tears. A failed write is not an error. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,8 +97,8 @@ static void format_bar(char *out, int width, double fraction)
     }
 }
 
-/* Moves the marks that the time left is estimated from: mark 1 is up to PACE_SECONDS old, mark 0 the one before
- * it. The first step is not counted, because programs are compiled in it. */
+/* Moves the marks that the time left is estimated from: mark 1 is up to PACE_SECONDS old, mark 0 the one
+ * before it. The first step is not counted, because programs are compiled in it. */
 static void note_pace(cli_progress *p, int64_t done, double now)
 {
     if (p->paced && (done <= p->mark[1] || now - p->mark_at[1] < PACE_SECONDS))
@@ -110,8 +110,8 @@ static void note_pace(cli_progress *p, int64_t done, double now)
     p->paced = true;
 }
 
-/* Seconds for the remaining steps at the recent pace; before there is one, at the mean pace so far. Returns -1
- * if no step is done or left. */
+/* Seconds for the remaining steps at the recent pace; before there is one, at the mean pace so far. Returns
+ * -1 if no step is done or left. */
 static double time_left(const cli_progress *p, int64_t done, double now)
 {
     const bool recent = p->paced && done > p->mark[0];
@@ -135,8 +135,8 @@ static void format_counts(const cli_progress *p, int64_t done, char count[64], c
     }
 }
 
-/* Drops whole fields of the text, separated by two spaces, until it has at most `limit` columns, from the last but one
- * backwards. The first and the last stay. */
+/* Drops whole fields of the text, separated by two spaces, until it has at most `limit` columns, from the
+ * last but one backwards. The first and the last stay. */
 static void drop_fields(char *text, int limit)
 {
     while (columns(text) > limit) {
@@ -151,8 +151,8 @@ static void drop_fields(char *text, int limit)
     }
 }
 
-/* What does not fit is dropped in this order: the bar, fields of the text, the elapsed time, the time left, the end
- * of the text. */
+/* If the line is too long, parts are dropped in this order: the bar, fields of the text, the elapsed time,
+ * the time left, the end of the text. */
 static void draw(cli_progress *p, int64_t done, char *text)
 {
     char count[64], times[96], bar[3 * BAR_MAX + 1], line[LINE_SIZE] = "";
@@ -188,7 +188,7 @@ static void print_line(cli_progress *p, int64_t done, const char *text)
     write_all(p, line, BY_MIN((size_t)n, sizeof line - 1));
 }
 
-/* Whether an update is due. On a terminal by time alone; else by steps, by time, or by both. */
+/* Whether an update is due: on a terminal by time only, otherwise by steps, by time, or by both. */
 static bool is_due(const cli_progress *p, int64_t done)
 {
     double since = base_seconds() - p->shown_at;

@@ -1,5 +1,5 @@
-/* read.h - shared by the verbs that read texts: a model with its tokenizer, and texts from the command line, a file or
- * standard input, in batches. */
+/* read.h - shared by the verbs that read texts: a model with its tokenizer, and texts from the command line,
+ * a file or standard input, in batches. */
 #ifndef BY_CLI_READ_H
 #define BY_CLI_READ_H
 
@@ -10,8 +10,8 @@
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Texts, a few thousand at a time: `arguments` if there are any, else `table`, else the lines of `path`, else those of
- * standard input. With `pairs`, a tab separates a text from its pair. */
+/* Texts, a few thousand at a time: `arguments` if there are any, otherwise `table`, the lines of `path`, or
+ * those of standard input. With `pairs`, a tab separates a text from its pair. */
 typedef struct cli_texts {
     char **arguments;
     int n_arguments;
@@ -27,8 +27,8 @@ typedef struct cli_texts {
 } cli_texts;
 by_status cli_texts_next(cli_texts *t); /* count is 0 at the end */
 void cli_texts_free(cli_texts *t);
-/* Calls `each` for all texts, a few thousand at a time, unless `begun` is an error. Frees the texts, reports an error
- * and returns an exit code. */
+/* Calls `each` for all texts, a few thousand at a time, unless `begun` is an error. Frees the texts, reports
+ * an error and returns an exit code. */
 typedef by_status cli_texts_fn(void *user, const cli_texts *t);
 int cli_texts_run(cli_texts *t, by_status begun, cli_texts_fn *each, void *user);
 
@@ -44,12 +44,12 @@ typedef struct cli_read_options {
     bool json;
 } cli_read_options;
 
-/* Whether the inputs come from one place: a file, or the command line after the model. Otherwise reports that, frees the arguments
- * and sets *code. */
+/* Whether the inputs come from a single source: a file, or the command line after the model. Otherwise
+ * reports this, frees the arguments and sets *code. */
 bool cli_one_source(const char *file, cli_args *args, int *code);
 
 /* clang-format off */
-/* The rows of a verb's table that fill a member `read` of its options: where texts come from, and how the model runs. */
+/* Rows of a verb's table for a member `read` of its options: the source of texts, and how the model runs. */
 #define CLI_TEXT_ROWS(type)                                                                                   \
     {CLI_AT(type, read.file), .name = "file", .letter = 'f', .value = "FILE",                                 \
      .help = "read texts from FILE, one per line (default: standard input)", .group = "Texts"},               \
@@ -72,8 +72,8 @@ bool cli_one_source(const char *file, cli_args *args, int *code);
 typedef struct cli_reading {
     by_device *device;
     by_model *model;
-    by_tokenizer *tokenizer; /* NULL: the model reads pictures alone */
-    by_processor *processor; /* NULL: it reads texts alone */
+    by_tokenizer *tokenizer; /* NULL: the model reads only pictures */
+    by_processor *processor; /* NULL: it reads only texts */
     by_predictor *predictor;
 } cli_reading;
 

@@ -62,14 +62,14 @@ static const recorded table[] = {{"layers", "layers", NULL, "preset"},
                                  {"mask-span", "mask_span", NULL, NULL}};
 _Static_assert(BY_COUNT(table) <= CLI_RECORDED_MAX, "CLI_RECORDED_MAX is too small");
 
-/* What a command line is compared with. */
+/* The values that a command line is compared with. */
 typedef struct view {
     const cli_said *said;
     const cJSON *options; /* of the file that the command line draws on, or NULL */
     const cJSON *before;  /* that the run recorded, or NULL */
 } view;
 
-/* The value that is asked for, or NULL; the caller deletes it. */
+/* The requested value, or NULL; the caller deletes it. */
 static cJSON *asked(const view *v, const cli_option *o)
 {
     if (cli_said_given(v->said, o->name))
@@ -78,7 +78,7 @@ static cJSON *asked(const view *v, const cli_option *o)
     return item ? cJSON_Duplicate(item, true) : NULL;
 }
 
-/* Is another value asked for than the run began with? */
+/* Whether another value is requested than the run was started with. */
 static bool is_changed(const view *v, const char *name)
 {
     const cli_option *o = cli_config_row(v->said->verb, name);
@@ -147,7 +147,7 @@ by_status cli_recorded_fill(cli_config *c, const cli_said *s, const cJSON *recor
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* The parts of "a.txt,b.txt" one by one, each as seen from the present directory. */
+/* Iterates over the parts of "a.txt,b.txt", each relative to the current directory. */
 static const char *join_parts(base_arena *arena, const char *directory, const char *path)
 {
     const char *text = "";

@@ -116,7 +116,7 @@ bool cli_flush(void)
     return stdout_error == 0;
 }
 
-/* A pipe with nobody left to read it. */
+/* A pipe without a reader. */
 static bool reader_gone(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -163,10 +163,10 @@ void cli_interrupt_install(void)
 static void complain(const char *s)
 {
     if (write(STDERR_FILENO, s, strlen(s)) < 0)
-        return; /* nobody is left to read it */
+        return; /* the pipe has no reader */
 }
 
-/* A page of a mapped file that is not there: the file has become shorter, or the disk cannot be read. */
+/* A missing page of a mapped file: the file was truncated, or the disk cannot be read. */
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
     (void)context;

@@ -11,8 +11,8 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
 /* Sets the verb in messages: "banyan VERB: ...", or "banyan: ..." for NULL. The string is borrowed. */
 void cli_name_set(const char *verb);
 
-/* Prints by_error_message() on stderr, with a hint below it unless hint is NULL. Returns CLI_FAILED, or CLI_INTERRUPTED
- * if a signal caused the error: `return cli_fail(...)`. */
+/* Prints by_error_message() on stderr, with a hint below it unless hint is NULL. Returns CLI_FAILED, or
+ * CLI_INTERRUPTED if a signal caused the error: `return cli_fail(...)`. */
 int cli_fail(const char *hint, ...) BY_PRINTF(1, 2);
 
 /* Prints an error in the command line on stderr. Returns CLI_USAGE. */
@@ -21,19 +21,19 @@ int cli_usage_fail(const char *fmt, ...) BY_PRINTF(1, 2);
 /* Prints a line on stderr that is not an error. Notes and errors clear a progress line first. */
 void cli_note(const char *fmt, ...) BY_PRINTF(1, 2);
 
-/* Prints one line of JSON on stdout and deletes the object; NULL counts as out of memory. Returns CLI_OK or, after
- * reporting, CLI_FAILED. */
+/* Prints one line of JSON on stdout and deletes the object; NULL counts as out of memory. Returns CLI_OK or,
+ * after reporting, CLI_FAILED. */
 int cli_print_json(cJSON *object);
 
-/* Flushes stdout, for verbs that stream. Returns false if the reader is gone or the disk is full: stop and return
- * CLI_FAILED; cli_finish reports it. */
+/* Flushes stdout, for verbs that stream. Returns false if the reader is gone or the disk is full: stop and
+ * return CLI_FAILED; cli_finish reports it. */
 bool cli_flush(void);
 
-/* Flushes and closes stdout at the end of main. Returns the code, or CLI_FAILED if results were lost, with the reason
- * unless the reader closed the pipe. */
+/* Flushes and closes stdout at the end of main. Returns the code, or CLI_FAILED if results were lost, with
+ * the reason unless the reader closed the pipe. */
 int cli_finish(int code);
 
-/* Whether fd is a terminal with escape sequences, and whether it also wants colours (NO_COLOR unset). */
+/* Whether fd is a terminal with escape sequences, and whether colours are enabled (NO_COLOR unset). */
 bool cli_is_terminal(int fd);
 bool cli_has_colour(int fd);
 

@@ -1,4 +1,4 @@
-/* run_screen.h - what a training run shows on stderr while it runs: notes, evaluations, a progress line. */
+/* run_screen.h - display of a training run on stderr: notes, evaluations, a progress line. */
 #ifndef BY_CLI_RUN_SCREEN_H
 #define BY_CLI_RUN_SCREEN_H
 
@@ -10,7 +10,7 @@ typedef struct cli_run_screen {
     const char *label; /* of the progress line */
     bool quiet;
     int64_t log_every; /* steps between plain lines, at least */
-    bool estimates;    /* say after some steps how long all of them take */
+    bool estimates;    /* print an estimate of the total time after some steps */
     /* the rest is the module's */
     cli_progress bar;
     bool started, estimated, writing;

@@ -1,4 +1,4 @@
-/* show.h - what verbs show: traces, curves, numbers in JSON. */
+/* show.h - output shared by verbs: traces, curves, numbers in JSON. */
 #ifndef BY_CLI_SHOW_H
 #define BY_CLI_SHOW_H
 

@@ -1,5 +1,5 @@
-/* show_answers.c - rows of a run of alignment for people: text and tokens, with the learned parts in [[brackets]], or in colour on a
- * terminal. */
+/* show_answers.c - displays rows of an alignment run: text and tokens, with the learned parts in
+ * [[brackets]], or in colour on a terminal. */
 #include "cli/show_answers.h"
 
 #include <stdio.h>

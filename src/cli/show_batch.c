@@ -1,4 +1,4 @@
-/* show_batch.c - rows of a batch for people: the text, with what was hidden marked where it stood.
+/* show_batch.c - displays rows of a batch: the text, with masked tokens marked in place.
  *
  *     [MASK:was]   the mask token stands there
  *     [now:was]    another token stands there
@@ -18,7 +18,7 @@ typedef struct printer {
     bool json, colour;
 } printer;
 
-/* The token's text without spaces around it; its number where that is nothing, or there is no tokenizer. */
+/* The token's text without surrounding spaces, or its id if that is empty or there is no tokenizer. */
 static by_status put_token(base_buf *out, const train_preview_row *e, int32_t id)
 {
     if (!e->tokenizer) {
@@ -64,7 +64,7 @@ static by_status put_text(base_buf *out, const train_preview_row *e, const int32
     return s;
 }
 
-/* ---- what was hidden ------------------------------------------------------------------------- */
+/* ---- masked tokens --------------------------------------------------------------------------- */
 
 typedef enum how { MASKED, REPLACED, KEPT } how;
 static const char *const how_names[] = {"masked", "replaced", "kept"};

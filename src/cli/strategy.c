@@ -38,7 +38,7 @@ static by_status append(const by_tokenizer *t, const char *text, by_ids *out)
     return s;
 }
 
-/* The tokens of a text alone, appended. */
+/* Appends the tokens of a text, without special tokens. */
 static by_status encode(const char *what, const by_tokenizer *t, const char *text, by_ids *out)
 {
     const size_t before = out->count;

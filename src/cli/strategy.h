@@ -99,15 +99,16 @@ typedef struct cli_constraints {
 
 /* Texts to tokens; without a tokenizer, texts are lists of ids. BY_ERR_ARGUMENT naming the option. */
 by_status cli_constraints_open(const cli_strategy *o, const by_tokenizer *t, cli_constraints *out);
-/* Adds banned words; what they point to must outlive c. */
+/* Adds banned words; their memory must outlive c. */
 by_status cli_constraints_add(cli_constraints *c, const by_words *words, int count);
 void cli_constraints_close(cli_constraints *c); /* zero state is legal */
 
-/* Takes settings that were not given from the model's directory: beams, penalties, bans, lengths for a prompt of
- * `prompt` tokens (1: an encoder-decoder). most: maximum new tokens, 0: unknown. d must outlive the spec. */
+/* Takes settings that were not given from the model's directory: beams, penalties, bans, lengths for a prompt
+ * of `prompt` tokens (1: an encoder-decoder). most: maximum new tokens, 0: unknown. d must outlive the
+ * spec. */
 by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
                              int prompt, int most, cli_strategy *s, cli_constraints *c);
-/* The cutoffs of the model's directory that were not given; for texts that are drawn as it says. */
+/* Takes cutoffs that were not given from the model's directory, if it asks for sampling. */
 void cli_strategy_cutoffs(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
                           cli_strategy *s);
 /* The same for a spec that is otherwise complete: tokens that end or begin a text, decay, biases. */
@@ -116,15 +117,15 @@ void cli_strategy_finish(const by_rewrite_defaults *d, const cli_strategy *s, by
 /* Put everything into a spec; c must outlive it. */
 void cli_strategy_apply(const cli_strategy *o, const cli_constraints *c, by_generate_spec *spec);
 
-/* In the library 0 switches a share off; on the command line it is what it says, the single likeliest token.
- */
+/* In the library 0 disables a cutoff by probability; on the command line 0 means the single most likely
+ * token. */
 double cli_share(double p);
 
 /* "1, 2 3" to ids; `what` names the option in the message. */
 by_status cli_parse_ids(const char *what, const char *text, by_ids *out);
 
-/* Print an explanation of by_generate for people, or as one JSON object. tokenizer NULL: tokens are shown as
- * ids. `name` is the number of the text, -1 when there is only one. */
+/* Prints an explanation of by_generate as text or as one JSON object. tokenizer NULL: tokens are shown as
+ * ids. `name` is the number of the text, -1 if there is only one. */
 by_status cli_explain(const by_tokenizer *t, const by_explanation *why, int name, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* verb_attention.c - banyan attention: what every head of every layer looks at, as a picture and as
+/* verb_attention.c - banyan attention: the attention weights of every head of every layer, as a picture or as
  * numbers. */
 #include <stdio.h>
 
@@ -205,7 +205,7 @@ static int look_at_patches(const look *k, const char *dir, const char *picture)
                                                       .json = k->o.json});
 }
 
-/* What a model looks at, and options that count for some of it alone. */
+/* Kinds of input, and options that apply only to some of them. */
 enum { TEXTS = 1, PAIRS = 2, PATCHES = 4, CAPTIONS = 8, PIXELS = 16 };
 static const cli_scope scopes[] = {
     {"pair", TEXTS | PAIRS, "texts that are read together"},
@@ -233,8 +233,8 @@ static bool fits(const by_model *m, const cli_args *args)
     return !row;
 }
 
-/* Opens the model. True: it has looked at a picture, or failed, and *code is the exit code. A model of texts
- * and pictures (CLIP) looks at a picture where the input is a file. */
+/* Opens the model. Returns true if the input was a picture and is done, or on failure; *code is then the exit
+ * code. A model of texts and pictures (CLIP) reads a picture if the input is a file. */
 static bool is_picture(look *k, const cli_args *args, int *code)
 {
     by_canvas size;

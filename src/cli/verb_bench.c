@@ -1,5 +1,4 @@
-/* verb_bench.c - banyan bench: how fast this machine trains, reads and writes. Random tokens in, one line of
- * JSON out. */
+/* verb_bench.c - banyan bench: speed of training and inference on random tokens, as one line of JSON. */
 #include <time.h>
 
 #include "cli/bench.h"
@@ -108,7 +107,7 @@ static by_status measure(bench *b)
     by_status status = BY_OK;
     cli_progress_start(&bar);
     for (int i = -o->warmup; i < o->steps && status == BY_OK; i++) {
-        double *seconds = &b->seconds[BY_MAX(i, 0)]; /* the first counted step writes over the warming up */
+        double *seconds = &b->seconds[BY_MAX(i, 0)]; /* the first counted step overwrites the warm-up */
         const clock_t before = clock();
         status = timed_step(b, seconds);
         const double spent = (double)(clock() - before) / CLOCKS_PER_SEC;
@@ -120,7 +119,7 @@ static by_status measure(bench *b)
     return status;
 }
 
-/* What was not said follows the work. */
+/* Defaults that depend on the workload. */
 static void fill_in(bench_options *o, const cli_args *args, const bench_work *w)
 {
     if (!cli_given(args, &o->model))

@@ -259,7 +259,7 @@ static by_status add_label(job *j, const char *text, int length)
     return BY_OK;
 }
 
-/* Cuts "a,b,c" apart, without the spaces around a label. */
+/* Splits "a,b,c", trimming spaces around labels. */
 static by_status split_labels(job *j)
 {
     for (const char *at = j->o.names, *end;; at = end + 1) {

@@ -71,7 +71,7 @@ static int print_report(const convert_options *o, const char *out, const by_conv
     return CLI_OK;
 }
 
-/* The same of a model that was opened and saved. */
+/* The same for a model that was opened and saved. */
 static void print_model(const convert_options *o, const char *out, const by_model *m, by_dtype dtype)
 {
     cJSON *j = cJSON_CreateObject();
@@ -159,7 +159,7 @@ static void set_tokens(by_model *m, const by_tokenizer *t)
         by_model_set_start(m, first >= 0 ? first : by_model_eos(m));
 }
 
-/* A model and what prepares its pictures and texts, in a directory of another name until all is there. */
+/* Saves a model with its image processor and tokenizer, under a temporary name until it is complete. */
 static by_status write_joined(by_model *m, const char *encoder, const char *decoder, const char *out,
                               const by_save_spec *spec)
 {
@@ -208,7 +208,7 @@ static by_status join(const convert_options *o, const char *encoder, const char 
     return s;
 }
 
-/* A run folder stands for the model in it; anything else is opened as it is. */
+/* A run folder means the model in it; other paths are opened directly. */
 static char *input(const char *path)
 {
     if (!base_dir_exists(path) && !base_file_exists(path)) {

@@ -1,4 +1,4 @@
-/* verb_devices.c - `banyan devices`: what there is to compute on, and how fast it is. */
+/* verb_devices.c - `banyan devices`: lists devices and their speeds. */
 #include <math.h>
 
 #include "cli/common.h"

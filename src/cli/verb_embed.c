@@ -42,7 +42,7 @@ static const cli_option options[] = {
     CLI_READ_ROWS(embed_options),
 };
 
-/* What a vector that is kept belongs to. */
+/* The input of a kept vector. */
 typedef struct example {
     const char *what; /* "text" or "picture" */
     char *name;       /* the text, or the path of the picture */
@@ -59,7 +59,7 @@ typedef struct job {
     double seconds;      /* spent on vectors */
 } job;
 
-/* Vectors are compared when all are there. */
+/* Vectors are compared when all have been computed. */
 static bool keeps(const job *j)
 {
     return j->o.similarity || j->o.search;

@@ -132,7 +132,7 @@ static by_status open_model(evaluation *e, const char *path)
 
 /* ---- labelled examples ----------------------------------------------------------------------- */
 
-/* What the model is for, unless it is said. */
+/* The default task: that of the model. */
 static const char *task_of(const evaluation *e)
 {
     if (e->o.t.task)
@@ -379,8 +379,7 @@ static by_status make_bins(by_perplexity_spec *s)
     return s->bin_nats && s->bin_tokens ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Shards need no tokenizer; that text needs one is the library's to say, and why there is none is the
- * loader's. */
+/* Shards need no tokenizer. If text lacks one, the library reports it, and the loader the reason. */
 static int evaluate_perplexity(evaluation *e, const char *model)
 {
     by_perplexity_result r;
@@ -451,7 +450,7 @@ static int evaluate_ngram(const evaluation *e, const cli_args *args)
                                                 .quiet = e->o.quiet});
 }
 
-/* What a model is evaluated by, and options that count for some of it alone. */
+/* Kinds of evaluation, and options that apply only to some of them. */
 enum { PERPLEXITY = 1, EXAMPLES = 2, TEXTS = 4, CLASSES = 8, CAPTIONS = 16, PIXELS = 32 };
 static const cli_scope scopes[] = {
     {"task", PERPLEXITY | EXAMPLES | TEXTS, "models of texts"},

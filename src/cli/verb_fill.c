@@ -1,4 +1,4 @@
-/* verb_fill.c - banyan fill: what may stand where a text has a hole. */
+/* verb_fill.c - banyan fill: predicts masked tokens. */
 #include <stdio.h>
 
 #include "cli/read.h"

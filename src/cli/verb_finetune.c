@@ -24,7 +24,7 @@ typedef struct finetune_options {
     const char *weights;
     cli_adapter_words adapters;
     cli_lora adapter;
-    cli_args own; /* what the user asks for now */
+    cli_args own; /* arguments of this command */
 } finetune_options;
 
 static const cli_option options[] = {
@@ -112,18 +112,19 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(finetune_options),
 };
 
-/* The task that the model in a directory is for, as far as its family says it. */
+/* The task of the model in a directory, if its family determines it. */
 static const char *usual_task(const char *dir)
 {
     const arch_family *a = model_family_of(dir);
-    base_error_clear(); /* who opens the model says what is wrong */
+    base_error_clear(); /* reported on opening the model */
     if (!a || (!a->pictures && !a->canvas))
         return "classify";
     return a->pretrained == BY_TASK_CONTRAST || a->pretrained == BY_TASK_SEQ2SEQ ? "caption"
                                                                                  : "image-classify";
 }
 
-/* What the user did not give is as the library has it. False: the task is none, which has been said. */
+/* Fills in the library's defaults for options that were not given. Returns false after reporting an unknown
+ * task. */
 static bool fill_spec(finetune_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_finetune_spec *t = &o->tune;
@@ -159,7 +160,7 @@ static bool reads_pictures(const finetune_options *o)
     return o->tune.reading.kind == BY_EXAMPLE_IMAGE_CLASSIFY || o->tune.reading.kind == BY_EXAMPLE_CAPTION;
 }
 
-/* False: an option of another task was given, which has been said. */
+/* Returns false after reporting an option of another task. */
 static bool fits(const finetune_options *o)
 {
     if (cli_given(&o->own, &o->tune.images.soft_teacher) && !o->p.teacher) {

@@ -128,7 +128,7 @@ static by_status read_prompts(cli_generation *j, const cli_args *args)
                             o->lines);
 }
 
-/* An encoder-decoder reads the prompt and writes another text. */
+/* An encoder-decoder reads the prompt and generates a separate text. */
 static bool is_pair(const cli_generation *j)
 {
     return j->model && by_model_task(j->model) == BY_TASK_SEQ2SEQ;
@@ -194,7 +194,7 @@ static by_tokenizer *open_tokenizer(const cli_generation *j, const char *path)
     return j->model ? cli_tokenizer(path) : by_ngram_tokenizer(j->ngram, path);
 }
 
-/* Options that say nothing about an n-gram model: it has no weights, no context to fill and no hidden
+/* Options that do not apply to an n-gram model, which has no weights, no context limit and no hidden
  * states. */
 static const char *const neural_names[] = {"prefix",
                                            "suffix",
@@ -238,7 +238,7 @@ static by_status prompt_tokens(const cli_generation *j, int *out)
     return BY_OK;
 }
 
-/* Options count first, then what the model's directory says, then Banyan's presets. */
+/* Precedence: options, then the model's directory, then Banyan's presets. */
 static by_status merge_defaults(cli_generation *j, const cli_args *args)
 {
     cli_generate_options *o = &j->o;
@@ -266,7 +266,7 @@ static by_status merge_defaults(cli_generation *j, const cli_args *args)
     return BY_OK;
 }
 
-/* A model with a memory reads and writes on without end: its context is where training cuts texts. */
+/* A model with a memory has no length limit: its context is only the segment length of training. */
 static int capacity_of(const cli_generation *j)
 {
     enum { MOST = 1 << 24 };
@@ -360,7 +360,7 @@ static by_generate_spec make_spec(cli_generation *j)
     return spec;
 }
 
-/* Whether --slide would make room for what does not fit. */
+/* Whether --slide would make the text fit. */
 static bool could_slide(const cli_generation *j)
 {
     size_t longest = 0;
@@ -370,7 +370,7 @@ static bool could_slide(const cli_generation *j)
            (int64_t)longest + j->o.max_new > by_generator_capacity(j->generator) + 1;
 }
 
-/* Generate and print the next samples, as many as there are rows. */
+/* Generates and prints the next samples, as many as there are rows. */
 static int run_group(cli_generation *j)
 {
     const int32_t *prompts[MOST_TEXTS] = {NULL};
@@ -481,7 +481,7 @@ static int generate_run(int argc, char **argv)
     int sources = (j.o.prompt != NULL) + (j.o.file != NULL) + (args.count > 1) + fills_in(&j.o);
     if (fills_in(&j.o))
         j.o.echo = false;
-    if (j.o.strategy.beams > 1 && !cli_given(&args, &j.o.temp)) /* it searches, unless draws are asked for */
+    if (j.o.strategy.beams > 1 && !cli_given(&args, &j.o.temp)) /* beam search unless sampling is requested */
         j.o.temp = 0;
     if (fills_in(&j.o) && j.o.ids)
         code = cli_usage_fail("--prefix and --suffix take text and cannot be combined with --ids");

@@ -1,5 +1,5 @@
-/* verb_inspect.c - `banyan inspect`: looks at what it is given and hands it to the part that shows such a
- * thing. */
+/* verb_inspect.c - `banyan inspect`: determines the kind of its argument and calls the function that shows
+ * it. */
 #include "cli/inspect.h"
 
 #include "base/file.h"

@@ -27,7 +27,7 @@ typedef struct rewrite_options {
     bool plain; /* without generation_config.json */
 } rewrite_options;
 
-/* What the verbs do differently. */
+/* Differences between the verbs. */
 typedef struct kind {
     const cli_verb *verb;
     bool summary, pictures;
@@ -128,7 +128,7 @@ static by_status use_token(job *j, const char *to)
     return s;
 }
 
-/* The settings of the model's directory, for the task that was asked for. */
+/* The settings of the model's directory for the requested task. */
 static by_status load_defaults(job *j, const char *dir)
 {
     const rewrite_options *o = &j->o;
@@ -150,7 +150,7 @@ static by_status load_defaults(job *j, const char *dir)
     return s == BY_OK && o->prefix ? set_prefix(j, o->prefix) : s;
 }
 
-/* What was given counts, then what the model says. */
+/* Options take precedence over the model's settings. */
 static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
 {
     const by_sampling *own = &j->defaults.generate.sampling;
@@ -230,7 +230,7 @@ static void close_job(job *j)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* A translation is one line, whatever the model writes. */
+/* A translation is printed on one line. */
 static void put_line(const char *text)
 {
     for (; *text; text++)
@@ -276,7 +276,7 @@ static void cut_text(const cli_list *stops, by_rewriting *r)
     }
 }
 
-/* Prints the texts of one source. A picture stands before its caption where there are several. */
+/* Prints the texts of one source. Captions are prefixed with the picture if there are several. */
 static by_status put_texts(job *j, const char *source, bool named, by_rewriting *own)
 {
     const int returned = by_rewriter_returned(j->rewriter);

@@ -83,7 +83,7 @@ static by_status open_sources(job *j, char **paths)
     return inputs > 1 ? base_fail(BY_ERR_ARGUMENT, "standard input (-) can be given only once") : BY_OK;
 }
 
-/* The next line without its end; *more is false when there is none. */
+/* The next line without its end; *more is false at the end. */
 static by_status next_line(source *s, bool *more)
 {
     errno = 0;
@@ -133,7 +133,7 @@ static by_status next_lines(job *j, bool *more)
     return BY_OK;
 }
 
-/* Newlines in the place of what stands for them; only ever shorter. */
+/* Replaces the line separator by newlines, in place, which never lengthens the text. */
 static void break_lines(char *line, const char *mark)
 {
     const size_t n = strlen(mark);

@@ -164,7 +164,7 @@ static by_status one_line(job *j)
     return s;
 }
 
-/* Lines of the input that are there already, done together and written in their order. */
+/* Input lines that are already available, processed together and written in order. */
 typedef struct batch {
     const tokenize_options *o;
     const by_tokenizer *tokenizer;
@@ -224,7 +224,7 @@ static int flush_batch(batch *b)
     return cli_flush() ? CLI_OK : CLI_FAILED;
 }
 
-/* The lines that text[0, size) ends; with `all`, also what follows the last. Returns the bytes they take. */
+/* The complete lines of text[0, size); with `all`, also the rest. Returns the bytes consumed. */
 static size_t take_lines(batch *b, char *text, size_t size, bool all, by_status *status)
 {
     size_t at = 0;

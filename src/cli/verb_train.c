@@ -29,7 +29,7 @@ typedef struct train_options {
     const char *languages;
     int masking, show;
     bool trace;
-    cli_args own; /* what the user asks for now: no recipe, no earlier run */
+    cli_args own; /* arguments of this command, without recipe and earlier run */
 } train_options;
 
 static const cli_option options[] = {
@@ -232,12 +232,12 @@ static const cli_option options[] = {
 static bool has_memory(const char *family)
 {
     const arch_family *a = arch_find(family);
-    base_error_clear(); /* a family that is none is the run's to report */
+    base_error_clear(); /* an unknown family is reported by the run */
     return a && arch_has(a, ARCH_ROLE_MEMORY);
 }
 
-/* What the user did not give is as the library has it. False: an option makes no sense, which has been
- * said. */
+/* Fills in the library's defaults for options that were not given. Returns false after reporting an invalid
+ * option. */
 static bool fill_spec(train_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_run_spec *r = &o->run;
@@ -380,7 +380,7 @@ static int start(const train_options *o, cli_run_screen *screen)
     return code;
 }
 
-/* The options of a recipe, for all that was not given; NULL: there is none of that name. */
+/* Applies the options of a recipe that were not given. Returns NULL for an unknown name. */
 static char *take_recipe(cli_args *args, const char *name)
 {
     const by_recipe *r = by_recipe_find(name);
@@ -395,7 +395,7 @@ static char *take_recipe(cli_args *args, const char *name)
 static char *tokenizer_dir(const char *asked)
 {
     char *dir = asked && base_dir_exists(asked) ? cli_model_dir(asked) : NULL;
-    base_error_clear(); /* a directory of tokenizer files alone */
+    base_error_clear(); /* a directory with only tokenizer files */
     return dir;
 }
 

@@ -114,8 +114,8 @@ static bool is_json_file(const char *path)
     return n > 5 && strcmp(path + n - 5, ".json") == 0 && !base_dir_exists(path);
 }
 
-/* A tokenizer or a model that is there already: learning another vocabulary would leave the model with ids
- * that mean something else. */
+/* An existing tokenizer or model: with another vocabulary, the ids of the model would change their
+ * meaning. */
 static bool may_write(const char *out)
 {
     static const char *const names[] = {

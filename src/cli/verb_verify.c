@@ -1,4 +1,4 @@
-/* verb_verify.c - `banyan verify`: compare a model with what was recorded elsewhere. */
+/* verb_verify.c - `banyan verify`: compares a model with recorded reference results. */
 #include <math.h>
 
 #include "banyan/verify.h"

@@ -1,5 +1,4 @@
-/* verbs.h - what a verb of the program is, and the list of them. A verb's file includes this and exports one
- * constant. */
+/* verbs.h - verbs of the program, and their list. A verb's file includes this and exports one constant. */
 #ifndef BY_CLI_VERBS_H
 #define BY_CLI_VERBS_H
 
@@ -11,7 +10,7 @@ struct cli_verb {
     const char *name;        /* "train" */
     const char *group;       /* heading in the overview of this verb and of those after it, or NULL */
     const char *summary;     /* one line, lower case, no full stop */
-    const char *usage;       /* what follows "banyan VERB" on the usage line; NULL: "[options]" and .args */
+    const char *usage;       /* the usage line after "banyan VERB"; NULL: "[options]" and .args */
     const char *description; /* paragraphs, wrapped when shown; lines that start with a space stay */
     const char *examples;    /* command lines, and lines that start with # to explain them */
     const cli_option *options;

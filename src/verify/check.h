@@ -52,7 +52,7 @@ void verify_note(verify_case *c, const by_weight *e, by_check_verdict verdict, c
 by_status verify_compare(verify_case *c, const by_weight *e, verify_subject subject, int rank,
                          const int64_t *dim, const float *here, const bool *skip);
 
-/* Returns NULL if there is no such entry. */
+/* Returns NULL if the entry is missing. */
 const by_weight *verify_find(const verify_case *c, const char *prefix, const char *name);
 size_t verify_elements(const by_weight *e);
 /* Returns the values converted to `type`, on the heap. Returns NULL if allocation fails. */
@@ -62,8 +62,8 @@ bool verify_is_wide(const verify_case *c); /* true for f32 and f64 */
 /* Returns a slot of parameter i as floats, on the heap. Returns NULL on failure. */
 float *verify_parameter(const by_params *p, int i, by_slot slot);
 size_t verify_parameter_size(const by_params *p, int i);
-/* Finds a parameter by its name in the reference: of the adapter, if the case has one, else of the model. *list gets where it is.
- * Returns -1 if there is none. */
+/* Finds a parameter by its name in the reference: of the adapter, if the case has one, else of the model.
+ * *list gets where it is. Returns -1 if there is none. */
 int verify_locate(const verify_case *c, const char *name, const by_params **list);
 /* Reports a missing parameter (negative index) or a missing gradient. Returns true if it reported one. */
 bool verify_missing(verify_case *c, const by_weight *e, int parameter, bool there);
@@ -74,11 +74,11 @@ by_status verify_ids(const verify_case *c, const char *prefix, const char *name,
                      int32_t **out);
 /* Sets c->batch and c->seq from prefix + "input_ids". */
 by_status verify_shape(verify_case *c, const char *prefix);
-/* Fails if an entry that starts with `prefix` is not in `known` and is no array of the model: an ignored input
- * would change the result. */
+/* Fails if an entry that starts with `prefix` is not in `known` and is no array of the model: an ignored
+ * input would change the result. */
 by_status verify_known(const verify_case *c, const char *prefix, const char *const *known);
-/* Makes arrays of c->extra from the entries prefix + NAME that are not in `known`; prefix + NAME.0, NAME.1, ...
- * become one array NAME with an axis more. */
+/* Makes arrays of c->extra from the entries prefix + NAME that are not in `known`; prefix + NAME.0, NAME.1,
+ * ... become one array NAME with an axis more. */
 by_status verify_take_extra(verify_case *c, const char *prefix, const char *const *known);
 /* Reads prefix + name as (rows) or (rows, 1) floats. */
 by_status verify_numbers(const verify_case *c, const char *prefix, const char *name, int64_t rows,
@@ -99,8 +99,8 @@ void verify_shift(const verify_case *c, int32_t *labels);
 /* ---- models with a memory (check_stream.c) --------------------------------------------------- */
 
 bool verify_is_memory(const verify_case *c, const char *name); /* "mems.N" */
-/* The case goes on from something: it has memories, or the model carries a state that is never empty. Without
- * memories, the reference has none, not even empty ones. */
+/* Whether the case continues a state: it has memories, or the model carries a state that is never empty. A
+ * reference without memories has no entries for them. */
 bool verify_streams(const verify_case *c);
 /* Fills the memories of a stream with the recorded inputs. */
 by_status verify_fill_stream(const verify_case *c, const by_stream *s);
@@ -147,11 +147,11 @@ void verify_graph_close(verify_graph *v);
 by_tensor *verify_graph_operand(verify_case *c, verify_graph *v, const char *name);
 /* The same as another leaf: its gradient is compared with grad.LEAF. */
 by_tensor *verify_graph_operand_as(verify_case *c, verify_graph *v, const char *name, const char *leaf);
-/* What is compared with output.NAME. */
+/* The tensor that is compared with output.NAME. */
 void verify_graph_output(verify_graph *v, const char *name, by_tensor *t);
 by_status verify_graph_compile(verify_graph *v, by_tensor *loss);
-/* Runs the program and compares every output.* and grad.* of the reference: grad.NAME is that of the weight NAME, or of the
- * input of that name. */
+/* Runs the program and compares every output.* and grad.* of the reference: grad.NAME is that of the weight
+ * NAME, or of the input of that name. */
 by_status verify_graph_compare(verify_case *c, verify_graph *v);
 
 by_status verify_ngram(verify_case *c);            /* check_ngram.c: no model, no reference.safetensors */

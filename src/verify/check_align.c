@@ -1,4 +1,4 @@
-/* check_align.c - see check_align.h: what the cases share, and which is which. */
+/* check_align.c - see check_align.h: shared parts of the cases, and their dispatch. */
 #include "verify/check_align.h"
 
 #include <math.h>

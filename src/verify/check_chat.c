@@ -79,7 +79,7 @@ static bool same_spans(const chat_value *expected, const by_chat_text *here)
     return true;
 }
 
-/* What is wrong with a rendering that succeeded; NULL: nothing. */
+/* The error of a rendering that succeeded, or NULL. */
 static const char *text_problem(const chat_value *expected, const by_chat_text *here, char *note, size_t room)
 {
     const chat_value text = expected->type == CHAT_STRING ? *expected : member(expected, "text");

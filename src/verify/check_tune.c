@@ -1,4 +1,5 @@
-/* check_tune.c - a model with an adapter: what both compute, the adapter's gradients, merged weights and recorded steps. */
+/* check_tune.c - a model with an adapter: outputs, gradients of the adapter, merged weights and recorded
+ * steps. */
 #include "banyan/adapter.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -146,7 +146,7 @@ static by_status run_model(verify_case *c)
     return compare_all(c, train != NULL);
 }
 
-/* Cases that are not a model, by their class or, without one, their family: each has a computation of its own. */
+/* Cases that are not models, by class or family; each has its own computation. */
 static const struct {
     const char *class;
     by_status (*run)(verify_case *c);
