@@ -36,7 +36,7 @@ train() {
     shift
     "$banyan" train --data "$data/train-images-idx3-ubyte.gz" --out "$work/$kind" --layers "$layers" --width "$width" \
         --heads "$heads" --batch-size "$batch" --max-steps "$steps" --learning-rate "$rate" --warmup-steps "$warmup" \
-        --beta2 0.95 --weight-decay 0.01 --dropout 0 --eval-fraction 0.02 --eval-steps "$every" --eval-batches 0 \
+        --init-std 0.02 --beta2 0.95 --weight-decay 0.01 --dropout 0 --eval-fraction 0.02 --eval-steps "$every" --eval-batches 0 \
         --save-steps "$steps" --seed 1 --bf16 --device "$device" --quiet --json "$@"
 }
 

@@ -835,6 +835,17 @@ static void test_init_std(void **state)
         cJSON_Delete(json);
         by_model_free(m);
     }
+    static const struct {
+        const char *family;
+        int width;
+        double std;
+    } narrow[] = {{"gpt2", 192, 0.04}, {"gpt2", 8, 0.08}, {"gpt2", 1024, 0.02}, {"transformer", 192, 0}};
+    for (int i = 0; i < BY_COUNT(narrow); i++) {
+        const by_model_shape shape = {.width = narrow[i].width, .heads = 1, .init_std = -1};
+        by_model *m = make(narrow[i].family, &shape, (by_model_spec){.blank = true});
+        assert_float_equal(arch_config_get(m->arch, m->config, ARCH_ROLE_INIT), narrow[i].std, 1e-6);
+        by_model_free(m);
+    }
     assert_null(
         by_model_new(device, "t5", &(by_model_shape){.init_std = 0.3}, &(by_model_spec){.blank = true}));
     assert_contains(by_error_message(), "standard deviation");

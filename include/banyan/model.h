@@ -50,10 +50,12 @@ typedef struct by_model_shape {
     const char *preset; /* NULL: the smallest preset */
     int layers, heads, width, context, inner;
     int vocab;
-    int target_vocab;   /* encoder-decoders with a separate target vocabulary; 0: shared */
-    int languages;      /* families with language embeddings */
-    double dropout;     /* negative: the default of the architecture */
-    double init_std;    /* standard deviation of initial values: "initializer_range" in config.json */
+    int target_vocab; /* encoder-decoders with a separate target vocabulary; 0: shared */
+    int languages;    /* families with language embeddings */
+    double dropout;   /* negative: the default of the architecture */
+    /* Standard deviation of initial values, "initializer_range" in config.json. 0: the preset's. Negative: the
+     * preset's too, except that the usual 0.02 becomes 0.02 sqrt(768 / width), at most 0.08, below width 768. */
+    double init_std;
     int decoder_layers; /* encoder-decoders; 0: `layers` */
     bool pre_norm;      /* norms before the sub-layers, in families with the choice */
     int kv_heads;       /* key/value heads, in families with grouped-query attention */

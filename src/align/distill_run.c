@@ -71,7 +71,7 @@ by_distill_run_spec by_distill_defaults(void)
     const by_finetune_spec usual = by_finetune_defaults();
     return (by_distill_run_spec){.dropout = -1,
                                  .eval_fraction = 0.1,
-                                 .student.shape.dropout = -1,
+                                 .student.shape = {.dropout = -1, .init_std = -1},
                                  .work = usual.work,
                                  .accumulate = 1,
                                  .batch_tokens = 2048,

@@ -93,7 +93,7 @@ static const cli_option options[] = {
      .help = "dropout probability; encoder-decoders use 0.1 unless given, translate 0.2 below 100,000 pairs"},
     {CLI_AT(train_options, run.shape.init_std), .name = "init-std", CLI_RANGE(1e-6, 10),
      .help = "standard deviation of the initial weights, initializer_range in config.json (default: the "
-             "preset's, mostly 0.02, which suits widths near 768; narrow models learn faster with more)"},
+             "preset's, mostly 0.02; below width 768 0.02 * sqrt(768 / width), at most 0.08)"},
     {CLI_AT(train_options, run.shape.pre_norm), .name = "pre-norm",
      .help = "transformer: norms before the sub-layers (the default); --no-pre-norm puts them after, as in "
              "the 2017 paper"},

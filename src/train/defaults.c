@@ -19,7 +19,7 @@ by_run_spec by_run_defaults(const char *family, const char *objective, const cha
 {
     by_run_spec s = {.family = family,
                      .init_from = init_from,
-                     .shape = {.preset = "tiny", .dropout = init_from ? -1 : 0},
+                     .shape = {.preset = "tiny", .dropout = init_from ? -1 : 0, .init_std = -1},
                      .eval_fraction = 0.1,
                      .objective = {.name = objective},
                      .batch = 12,

@@ -79,7 +79,7 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
         {"width", by_model_width(m), TRAIN_SAME},
         {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), TRAIN_SAME},
         {"dropout", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT)), TRAIN_SAME},
-        {"init_std", s->shape.init_std, TRAIN_YOUNGER},
+        {"init_std", BY_MAX(s->shape.init_std, 0), TRAIN_YOUNGER},
         {"drop_path", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROP_PATH)), TRAIN_SAME},
         {"patch", reads.patch, TRAIN_SAME},
         {"channels", reads.channels, TRAIN_SAME},

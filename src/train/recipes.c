@@ -23,13 +23,13 @@ static const by_recipe recipes[] = {
      "inverse-sqrt --warmup-steps 4000 --adam-beta2 0.98 --adam-epsilon 1e-9 --weight-decay 0 "
      "--max-grad-norm 0 --max-steps 300000 --average 20"},
     {"shakespeare-char", "nanoGPT's character model of Shakespeare, for a GPU",
-     "--model gpt2 --tokenizer char --layers 6 --heads 6 --width 384 --context 256 --dropout 0.2 "
-     "--batch-size 64 --learning-rate 1e-3 --min-learning-rate 1e-4 --warmup-steps 100 --adam-beta2 0.99 "
-     "--weight-decay 0.1 --max-steps 5000"},
+     "--model gpt2 --tokenizer char --layers 6 --heads 6 --width 384 --context 256 --init-std 0.02 "
+     "--dropout 0.2 --batch-size 64 --learning-rate 1e-3 --min-learning-rate 1e-4 --warmup-steps 100 "
+     "--adam-beta2 0.99 --weight-decay 0.1 --max-steps 5000"},
     {"shakespeare-char-cpu", "the same, small enough for a laptop",
-     "--model gpt2 --tokenizer char --layers 4 --heads 4 --width 128 --context 64 --dropout 0 --batch-size "
-     "12 --learning-rate 1e-3 --min-learning-rate 1e-4 --warmup-steps 100 --adam-beta2 0.99 --weight-decay "
-     "0.1 --max-steps 2000"},
+     "--model gpt2 --tokenizer char --layers 4 --heads 4 --width 128 --context 64 --init-std 0.02 "
+     "--dropout 0 --batch-size 12 --learning-rate 1e-3 --min-learning-rate 1e-4 --warmup-steps 100 "
+     "--adam-beta2 0.99 --weight-decay 0.1 --max-steps 2000"},
     {"gpt2-124m", "nanoGPT's reproduction of GPT-2 124M, half a million tokens per step",
      "--model gpt2 --preset 124m --dropout 0 --batch-size 12 --gradient-accumulation-steps 40 "
      "--learning-rate 6e-4 --min-learning-rate 6e-5 --warmup-steps 2000 --adam-beta2 0.95 --weight-decay 0.1 "

@@ -122,7 +122,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"vocab", by_model_vocab(m), TRAIN_SAME},
         {"inner", role(m, ARCH_ROLE_INNER), TRAIN_SAME},
         {"dropout", round(role(m, ARCH_ROLE_DROPOUT) * 1e6) / 1e6, TRAIN_SAME}, /* a float */
-        {"init_std", s->shape.init_std, TRAIN_YOUNGER},
+        {"init_std", BY_MAX(s->shape.init_std, 0), TRAIN_YOUNGER},
         {"batch", s->batch, TRAIN_SAME},
         {"seq", s->seq, TRAIN_SAME},
         {"accumulate", s->accumulate, TRAIN_SAME},
