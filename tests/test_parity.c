@@ -128,7 +128,9 @@ static void test_own_cases(void **state)
                                         "tune-llama-prompt",
                                         "tune-llama-ia3",
                                         "tune-gptj-head",
-                                        "tune-bert-head"};
+                                        "tune-bert-head",
+                                        "align-dpo-mixed",
+                                        "align-grpo-tokens"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

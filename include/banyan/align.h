@@ -46,15 +46,42 @@ typedef enum by_dpo_kind {
     BY_DPO_EXO_PAIR, /* (Ji et al. 2024), with label smoothing */
     BY_DPO_BCO_PAIR, /* (Jung et al. 2024) */
     BY_DPO_SFT,      /* the likelihood of the chosen answers alone */
+    BY_DPO_DISCOPOP, /* (Lu et al. 2024) */
+    BY_DPO_AOT, /* margins of equal rank under policy and reference, with label smoothing (Melnyk et al. 2024) */
+    BY_DPO_AOT_UNPAIRED, /* r of chosen and of rejected answers of equal rank */
     BY_DPO_KINDS
 } by_dpo_kind;
 BY_API const char *by_dpo_name(by_dpo_kind kind); /* "sigmoid", ... */
 BY_API bool by_dpo_find(const char *name, by_dpo_kind *out);
 
+/* The divergence from the reference that bounds the policy (Wang et al. 2023): what takes the place of r in d. */
+typedef enum by_divergence {
+    BY_DIVERGENCE_REVERSE_KL, /* r */
+    BY_DIVERGENCE_FORWARD_KL, /* 1 - e^-r */
+    BY_DIVERGENCE_JS,         /* Jensen-Shannon: log 2 + log sigmoid(r) */
+    BY_DIVERGENCE_ALPHA,      /* (e^((alpha - 1) r) - 1) / (alpha - 1) */
+    BY_DIVERGENCES
+} by_divergence;
+BY_API const char *by_divergence_name(by_divergence divergence); /* "reverse_kl", ... */
+BY_API bool by_divergence_find(const char *name, by_divergence *out);
+/* Whether a loss is defined for other divergences than the reverse KL. */
+BY_API bool by_dpo_takes_divergence(by_dpo_kind kind);
+
+/* A loss in a sum of several. */
+typedef struct by_dpo_term {
+    by_dpo_kind kind;
+    double weight; /* 0: 1 */
+} by_dpo_term;
+
 typedef struct by_dpo_spec {
     by_dpo_kind kind;
     double beta; /* 0: 0.1 */
     double label_smoothing;
+    const by_dpo_term *terms; /* a weighted sum of losses in place of kind (MPO, Wang et al. 2024); borrowed */
+    int term_count;           /* 0: kind alone */
+    by_divergence divergence;
+    double divergence_alpha; /* of BY_DIVERGENCE_ALPHA; 0: 0.5 */
+    bool weighted; /* a pair counts as much as the policy is likely to write its answers (WPO, Zhou et al. 2024) */
 } by_dpo_spec;
 /* Also returns "losses" (n) and "rewards" (B): beta r. */
 BY_API by_tensor *by_dpo_loss(void *spec, by_graph *g, by_model_io *io);
@@ -106,14 +133,26 @@ typedef enum by_policy_mean {
     BY_MEAN_GIVEN /* by `divisor`: all tokens of several batches (DAPO), or rows times the longest answer (Dr. GRPO) */
 } by_policy_mean;
 
+/* What a ratio makes of the advantage A. */
+typedef enum by_policy_term {
+    BY_TERM_CLIPPED, /* -min(ratio A, clip(ratio) A) */
+    BY_TERM_WEIGHTED, /* -min(ratio, epsilon_high) A log p, without a gradient through the ratio (CISPO, MiniMax 2025) */
+    BY_TERM_SOFT /* -4 / t sigmoid(t (ratio - 1)) A, t = 1 where A > 0 and 1.05 elsewhere (SAPO, Gao et al. 2025) */
+} by_policy_term;
+
 /* Reads "advantages" f32, (B) or one for each token, (B, T); "old_logps" (B, T) f32, of the policy that wrote the answers, without which every
  * ratio is 1; with beta, "token_ref_logps" (B, T) f32 of the reference. */
 typedef struct by_policy_spec {
     by_policy_mean mean;
     double divisor;
+    by_policy_term term;
+    double
+        delta; /* of CLIPPED: the ratio itself is no more than this, so that bad answers count so far, too; 0: no limit */
+    double
+        top_entropy; /* share of the tokens, those of highest entropy, that learn (Wang et al. 2025); 0: all */
     bool by_sequence; /* one ratio for an answer: the geometric mean of its tokens' (GSPO, Zheng et al. 2025) */
     bool whole_sequence; /* one ratio for an answer: that of its probabilities; the mean is that of the rows (RLOO) */
-    double epsilon_low, epsilon_high; /* 0: 0.2 */
+    double epsilon_low, epsilon_high; /* 0: 0.2; epsilon_high of WEIGHTED: 5 */
     double beta;                      /* of the divergence from the reference, e^d - d - 1 */
     double temperature;               /* that the answers were written with; 0: 1 */
 } by_policy_spec;

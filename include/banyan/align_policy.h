@@ -59,11 +59,13 @@ typedef struct by_judging {
 
 /* The losses of GRPO: docs/ALIGN.md. */
 typedef enum by_grpo_kind {
-    BY_GRPO_DAPO, /* a mean over all tokens of the step */
-    BY_GRPO_GRPO, /* over the tokens of each answer, then over answers */
-    BY_GRPO_DR,   /* the sum of all tokens by a constant; advantages are not scaled */
-    BY_GRPO_BNPO, /* over the tokens of each micro-batch */
-    BY_GRPO_GSPO, /* one ratio for each answer */
+    BY_GRPO_DAPO,  /* a mean over all tokens of the step */
+    BY_GRPO_GRPO,  /* over the tokens of each answer, then over answers */
+    BY_GRPO_DR,    /* the sum of all tokens by a constant; advantages are not scaled */
+    BY_GRPO_BNPO,  /* over the tokens of each micro-batch */
+    BY_GRPO_GSPO,  /* one ratio for each answer */
+    BY_GRPO_CISPO, /* ratios weigh log-probabilities; a mean over all tokens of the step */
+    BY_GRPO_SAPO,  /* a soft gate in place of clipping; over the tokens of each answer, then over answers */
     BY_GRPO_KINDS
 } by_grpo_kind;
 BY_API const char *by_grpo_name(by_grpo_kind kind); /* "dapo", ... */
@@ -90,8 +92,11 @@ typedef struct by_policy_run {
     by_reward_scale scale;            /* of the advantages of GRPO */
     int updates;                      /* passes over the answers of a step; 0: 1, PPO 4 */
     int minibatches;                  /* updates in such a pass; 0: 1 */
-    double epsilon_low, epsilon_high; /* clip ratios; 0: 0.2 and epsilon_low */
-    bool mask_truncated;              /* answers without an end are not learned from */
+    double epsilon_low, epsilon_high; /* clip ratios; 0: 0.2 and epsilon_low; epsilon_high of CISPO: 5 */
+    double delta;        /* GRPO: by_policy_spec.delta; more than 1 + epsilon_high; 0: no limit */
+    double top_entropy;  /* GRPO: by_policy_spec.top_entropy; 0: 1 */
+    bool normalize;      /* RLOO: advantages to mean 0 and variance 1 over the answers of the step */
+    bool mask_truncated; /* answers without an end are not learned from */
     /* PPO */
     const char *value_model;    /* directory that the critic starts from; NULL: that of the policy */
     double value_rate;          /* learning rate of the critic; 0: that of the policy */

@@ -48,6 +48,11 @@ typedef struct by_align_spec {
     bool learn_prompts, pack;  /* supervised: all tokens are learned; several examples share a row */
     /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;
+    const by_dpo_term *losses; /* DPO: a weighted sum of losses in place of `loss` */
+    int loss_count;            /* 0: `loss` alone */
+    by_divergence divergence;  /* DPO, as are the next two: members of by_dpo_spec */
+    double divergence_alpha;
+    bool weight_pairs;
     double beta, alpha, gamma, label_smoothing, center, desirable_weight, undesirable_weight;
     bool unpaired; /* KTO: by_kto_spec.unpaired */
     bool no_cache; /* compute log-probabilities of the reference in every step, not once before the first */

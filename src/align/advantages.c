@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "align/losses.h"
 #include "align/terms.h"
 
 /* ---- answers ---------------------------------------------------------------------------------- */
@@ -167,11 +168,14 @@ typedef struct seen_row {
     double low, high; /* clipped tokens */
 } seen_row;
 
+/* -1: a bad token is clipped, 1: a good one is. */
 static int side(const by_policy_spec *s, double ratio, double advantage)
 {
+    if (s->term != BY_TERM_CLIPPED)
+        return s->term == BY_TERM_WEIGHTED && ratio > train_epsilon_high(s) && advantage > 0;
     if (ratio < 1 - train_or(s->epsilon_low, 0.2) && advantage < 0)
         return -1;
-    return ratio > 1 + train_or(s->epsilon_high, 0.2) && advantage > 0;
+    return ratio > 1 + train_epsilon_high(s) && advantage > 0;
 }
 
 static seen_row see(const by_policy_seen *p, const by_policy_spec *s, int row)

@@ -4,18 +4,69 @@
 #include "align/losses.h"
 #include "align/terms.h"
 
+#define SOFT_GOOD 1.0
+#define SOFT_BAD  1.05
+#define ALMOST_HALF \
+    0.4999 /* casts round to the nearest: with this they round up, whole numbers with rounding errors excepted */
+
 /* (B) as (B, 1), so that it repeats along the tokens. */
 static by_tensor *column(by_graph *g, by_tensor *x)
 {
     return by_reshape(g, x, 2, (int64_t[]){by_dim(x, 0), 1});
 }
 
+double train_epsilon_high(const by_policy_spec *s)
+{
+    return train_or(s->epsilon_high, s->term == BY_TERM_WEIGHTED ? 5 : 0.2);
+}
+
 by_tensor *train_clipped_losses(by_graph *g, const by_policy_spec *s, by_tensor *ratio, by_tensor *advantages)
 {
-    by_tensor *near =
-        by_clamp(g, ratio, 1 - train_or(s->epsilon_low, 0.2), 1 + train_or(s->epsilon_high, 0.2));
+    by_tensor *near = by_clamp(g, ratio, 1 - train_or(s->epsilon_low, 0.2), 1 + train_epsilon_high(s));
+    if (s->delta > 0)
+        ratio = by_clamp(g, ratio, 0, s->delta);
     by_tensor *least = by_minimum(g, by_mul(g, ratio, advantages), by_mul(g, near, advantages));
     return by_scale(g, least, -1);
+}
+
+/* -min(ratio, largest) A log p */
+static by_tensor *weighted_losses(by_graph *g, const by_policy_spec *s, by_tensor *ratio,
+                                  by_tensor *advantages, by_tensor *logps)
+{
+    by_tensor *weight = by_detach(g, by_clamp(g, ratio, 0, train_epsilon_high(s)));
+    return by_scale(g, by_mul(g, by_mul(g, weight, advantages), logps), -1);
+}
+
+/* -4 / t sigmoid(t (ratio - 1)) A */
+static by_tensor *soft_losses(by_graph *g, by_tensor *ratio, by_tensor *advantages)
+{
+    by_tensor *good = by_clamp(g, by_scale(g, advantages, 1e30), 0, 1);
+    by_tensor *t = train_shift(g, by_scale(g, good, SOFT_GOOD - SOFT_BAD), SOFT_BAD);
+    by_tensor *soft = by_activation(g, by_mul(g, train_shift(g, ratio, -1), t), BY_SIGMOID);
+    return by_scale(g, by_mul(g, by_div(g, soft, t), advantages), -4);
+}
+
+static by_tensor *token_losses(by_graph *g, const by_policy_spec *s, by_tensor *ratio, by_tensor *advantages,
+                               by_tensor *logps)
+{
+    return s->term == BY_TERM_WEIGHTED ? weighted_losses(g, s, ratio, advantages, logps)
+           : s->term == BY_TERM_SOFT   ? soft_losses(g, ratio, advantages)
+                                       : train_clipped_losses(g, s, ratio, advantages);
+}
+
+/* 1 for the tokens whose entropy is no less than the quantile 1 - share of those that are there: from place (1 - share) (n - 1) in
+ * order on, rounded up. What is not there comes after all others. */
+static by_tensor *entropy_mask(by_graph *g, double share, by_tensor *entropy, by_tensor *mask)
+{
+    const int64_t n = by_elements(mask), column_of[] = {n, 1}, one = 1;
+    by_tensor *far = by_scale(g, train_shift(g, by_scale(g, mask, -1), 1), 1e30);
+    by_tensor *flat = by_reshape(g, by_add(g, by_mul(g, entropy, mask), far), 1, &n);
+    by_tensor *ordered = by_reshape(g, by_sort(g, flat, false, NULL), 2, column_of);
+    by_tensor *last = by_clamp(g, train_shift(g, train_total(g, mask), -1), 0, 1e30);
+    by_tensor *place = by_cast(g, train_shift(g, by_scale(g, last, 1 - share), ALMOST_HALF), BY_I32);
+    by_tensor *border = by_gather(g, ordered, by_reshape(g, place, 1, &one)); /* (1, 1) */
+    by_tensor *below = by_clamp(g, by_scale(g, by_sub(g, border, entropy), 1e30), 0, 1);
+    return by_detach(g, train_shift(g, by_scale(g, below, -1), 1));
 }
 
 /* e^d - d - 1, d = reference - policy: an estimate of the divergence that is never negative (k3). */
@@ -57,7 +108,9 @@ by_tensor *by_policy_loss(void *user, by_graph *g, by_model_io *io)
         log_ratio = column(g, by_div(g, by_sum(g, log_ratio, 1), train_answer_lengths(g, &a)));
     if (by_rank(advantages) == 1)
         advantages = column(g, advantages);
-    by_tensor *terms = train_clipped_losses(g, s, by_activation(g, log_ratio, BY_EXP), advantages);
+    by_tensor *terms = token_losses(g, s, by_activation(g, log_ratio, BY_EXP), advantages, a.logps);
+    if (s->top_entropy > 0 && s->top_entropy < 1)
+        terms = by_mul(g, terms, entropy_mask(g, s->top_entropy, a.entropy, a.mask));
     if (s->beta != 0)
         terms = by_add(g, by_scale(g, divergence(g, io, &a), s->beta), terms);
     return average(g, s, &a, terms);

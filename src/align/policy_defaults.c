@@ -1,7 +1,8 @@
 /* policy_defaults.c - the numbers that policy runs take where their spec leaves them open: those of TRL. */
 #include "align/policy_run.h"
 
-static const char *const grpo_names[BY_GRPO_KINDS] = {"dapo", "grpo", "dr_grpo", "bnpo", "gspo"};
+static const char *const grpo_names[BY_GRPO_KINDS] = {"dapo", "grpo",  "dr_grpo", "bnpo",
+                                                      "gspo", "cispo", "sapo"};
 
 const char *by_grpo_name(by_grpo_kind kind)
 {
@@ -29,7 +30,6 @@ void align_policy_defaults(by_align_spec *s)
                                 .updates = ppo ? 4 : 1,
                                 .minibatches = 1,
                                 .epsilon_low = 0.2,
-                                .epsilon_high = 0.2,
                                 .value_weight = 0.1,
                                 .value_clip = 0.2,
                                 .gamma = 1,
@@ -55,12 +55,14 @@ void align_policy_fill(by_policy_run *run, by_align_method method)
     by_align_spec usual = {.method = method};
     align_policy_defaults(&usual);
     const by_policy_run *u = &usual.policy;
+    const bool is_cispo = method == BY_ALIGN_GRPO && run->loss == BY_GRPO_CISPO;
     or_number(&run->generations, u->generations);
     or_default(&run->temperature, u->temperature);
     or_number(&run->updates, u->updates);
     or_number(&run->minibatches, u->minibatches);
     or_default(&run->epsilon_low, u->epsilon_low);
-    or_default(&run->epsilon_high, run->epsilon_low);
+    or_default(&run->epsilon_high, is_cispo ? 5 : run->epsilon_low);
+    or_default(&run->top_entropy, 1);
     or_default(&run->value_weight, u->value_weight);
     or_default(&run->value_clip, u->value_clip);
     or_default(&run->gamma, u->gamma);

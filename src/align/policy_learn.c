@@ -13,6 +13,10 @@ static bool is_grpo(const align_policy *p, by_grpo_kind kind)
 
 void align_policy_choose_loss(align_policy *p)
 {
+    static const by_policy_mean means[BY_GRPO_KINDS] = {
+        [BY_GRPO_DAPO] = BY_MEAN_GIVEN,   [BY_GRPO_GRPO] = BY_MEAN_SEQUENCE, [BY_GRPO_DR] = BY_MEAN_GIVEN,
+        [BY_GRPO_BNPO] = BY_MEAN_TOKEN,   [BY_GRPO_GSPO] = BY_MEAN_SEQUENCE, [BY_GRPO_CISPO] = BY_MEAN_GIVEN,
+        [BY_GRPO_SAPO] = BY_MEAN_SEQUENCE};
     const by_policy_run *run = &p->spec.policy;
     p->loss = (by_policy_spec){.divisor = 1,
                                .epsilon_low = run->epsilon_low,
@@ -21,9 +25,12 @@ void align_policy_choose_loss(align_policy *p)
     p->spoken.temperature = run->temperature;
     switch (p->spec.method) {
     case BY_ALIGN_GRPO:
-        p->loss.mean = run->loss == BY_GRPO_BNPO                                ? BY_MEAN_TOKEN
-                       : run->loss == BY_GRPO_GRPO || run->loss == BY_GRPO_GSPO ? BY_MEAN_SEQUENCE
-                                                                                : BY_MEAN_GIVEN;
+        p->loss.mean = means[run->loss];
+        p->loss.term = run->loss == BY_GRPO_CISPO  ? BY_TERM_WEIGHTED
+                       : run->loss == BY_GRPO_SAPO ? BY_TERM_SOFT
+                                                   : BY_TERM_CLIPPED;
+        p->loss.delta = run->delta;
+        p->loss.top_entropy = run->top_entropy;
         p->loss.by_sequence = run->loss == BY_GRPO_GSPO;
         p->loss.beta = p->beta;
         break;
@@ -54,7 +61,7 @@ bool align_policy_needs_old(const align_policy *p)
 /* The weight of a micro-batch of `rows` rows in an update of `all` rows with `tokens` tokens, of which it has `own`. */
 static double share_of(const align_policy *p, int rows, int all, double tokens)
 {
-    if (is_grpo(p, BY_GRPO_DAPO))
+    if (is_grpo(p, BY_GRPO_DAPO) || is_grpo(p, BY_GRPO_CISPO))
         return 1 / BY_MAX(tokens, 1);
     if (is_grpo(p, BY_GRPO_DR))
         return 1 / ((double)all * p->max_new_tokens);
@@ -173,7 +180,7 @@ static by_status find_advantages(align_policy *p)
         by_group_advantages(p->shaped, r->rows, r->group,
                             run->loss == BY_GRPO_DR ? BY_SCALE_NONE : run->scale, p->advantages);
     else if (p->spec.method == BY_ALIGN_RLOO)
-        by_leave_one_out(p->shaped, r->rows, r->group, false, p->advantages);
+        by_leave_one_out(p->shaped, r->rows, r->group, run->normalize, p->advantages);
     for (int i = 0; p->spec.method == BY_ALIGN_REINFORCE && i < r->rows; i++)
         p->advantages[i] = (float)((double)p->shaped[i] - mean);
     return BY_OK;

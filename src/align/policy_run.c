@@ -248,6 +248,21 @@ static const train_client client = {step, read_losses,         evaluate, save,
 
 /* ---- set-up ------------------------------------------------------------------------------------- */
 
+static by_status check_terms(const by_align_spec *s)
+{
+    const by_policy_run *run = &s->policy;
+    if (run->delta != 0 && !(run->delta > 1 + run->epsilon_high && isfinite(run->delta)))
+        return base_fail(BY_ERR_ARGUMENT, "delta is %g; it must be above 1 + epsilon_high, %g", run->delta,
+                         1 + run->epsilon_high);
+    if (!(run->top_entropy > 0 && run->top_entropy <= 1))
+        return base_fail(BY_ERR_ARGUMENT, "a share of %g of the tokens cannot learn", run->top_entropy);
+    if ((run->delta != 0 || run->top_entropy != 1) && s->method != BY_ALIGN_GRPO)
+        return base_fail(BY_ERR_ARGUMENT, "delta and top_entropy are for GRPO alone");
+    if (run->normalize && s->method != BY_ALIGN_RLOO)
+        return base_fail(BY_ERR_ARGUMENT, "RLOO alone normalizes its advantages: GRPO has scale");
+    return BY_OK;
+}
+
 static by_status check_spec(const by_align_spec *s)
 {
     const by_policy_run *run = &s->policy;
@@ -273,7 +288,7 @@ static by_status check_spec(const by_align_spec *s)
         return base_fail(BY_ERR_ARGUMENT, "PPO learns from answers without an end, too: use a penalty");
     if (run->kl_target > 0 && s->method != BY_ALIGN_PPO)
         return base_fail(BY_ERR_ARGUMENT, "PPO alone adapts the weight of the divergence");
-    return BY_OK;
+    return check_terms(s);
 }
 
 /* Room for prompt and answer within the context. */

@@ -133,6 +133,10 @@ static void add_clipping(align_policy *p, double tokens)
 {
     const by_policy_metrics *s = &p->seen.sum;
     align_measures *m = &p->measures;
+    if (p->loss.term == BY_TERM_WEIGHTED)
+        align_measures_add(m, s->high_mean / tokens, "cispo_clip_ratio");
+    if (p->loss.term != BY_TERM_CLIPPED)
+        return;
     align_measures_add(m, s->low_mean / tokens, "clip_ratio/low_mean");
     align_measures_add(m, s->low_min, "clip_ratio/low_min");
     align_measures_add(m, s->high_mean / tokens, "clip_ratio/high_mean");

@@ -19,6 +19,9 @@ static const char *const dpo_names[BY_DPO_KINDS] = {
     [BY_DPO_EXO_PAIR] = "exo_pair",
     [BY_DPO_BCO_PAIR] = "bco_pair",
     [BY_DPO_SFT] = "sft",
+    [BY_DPO_DISCOPOP] = "discopop",
+    [BY_DPO_AOT] = "aot",
+    [BY_DPO_AOT_UNPAIRED] = "aot_unpaired",
 };
 
 const char *by_dpo_name(by_dpo_kind kind)
@@ -34,6 +37,37 @@ bool by_dpo_find(const char *name, by_dpo_kind *out)
             return true;
         }
     return false;
+}
+
+static const char *const divergence_names[BY_DIVERGENCES] = {
+    [BY_DIVERGENCE_REVERSE_KL] = "reverse_kl",
+    [BY_DIVERGENCE_FORWARD_KL] = "forward_kl",
+    [BY_DIVERGENCE_JS] = "js_divergence",
+    [BY_DIVERGENCE_ALPHA] = "alpha_divergence",
+};
+
+const char *by_divergence_name(by_divergence divergence)
+{
+    return (unsigned)divergence < BY_DIVERGENCES ? divergence_names[divergence] : "?";
+}
+
+bool by_divergence_find(const char *name, by_divergence *out)
+{
+    for (int i = 0; name && out && i < BY_DIVERGENCES; i++)
+        if (strcmp(name, divergence_names[i]) == 0) {
+            *out = (by_divergence)i;
+            return true;
+        }
+    return false;
+}
+
+bool by_dpo_takes_divergence(by_dpo_kind kind)
+{
+    static const bool takes[BY_DPO_KINDS] = {
+        [BY_DPO_SIGMOID] = true,      [BY_DPO_HINGE] = true,    [BY_DPO_IPO] = true, [BY_DPO_ROBUST] = true,
+        [BY_DPO_SIGMOID_NORM] = true, [BY_DPO_EXO_PAIR] = true, [BY_DPO_SFT] = true, [BY_DPO_DISCOPOP] = true,
+    };
+    return (unsigned)kind < BY_DPO_KINDS && takes[kind];
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
@@ -88,6 +122,21 @@ static by_tensor *exo(by_graph *g, by_tensor *d, double beta, double e)
     return by_add(g, by_mul(g, sigmoid(g, d, beta), win), by_mul(g, sigmoid(g, d, -beta), lose));
 }
 
+/* Between the logistic and the exponential loss, by where the reward margin is. */
+static by_tensor *discopop(by_graph *g, by_tensor *d, double beta)
+{
+    const double tau = 0.05;
+    by_tensor *much = sigmoid(g, d, beta / tau), *logistic = negative_log_sigmoid(g, d, beta);
+    by_tensor *exponential = by_activation(g, by_scale(g, d, -beta), BY_EXP);
+    return by_add(g, logistic, by_mul(g, much, by_sub(g, exponential, logistic)));
+}
+
+/* Compares answers of equal rank, not those to one prompt. */
+static by_tensor *ranked(by_graph *g, by_tensor *better, by_tensor *worse)
+{
+    return by_sub(g, by_sort(g, better, false, NULL), by_sort(g, worse, false, NULL));
+}
+
 by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratios *r)
 {
     const double beta = train_or(s->beta, 0.1), e = s->label_smoothing;
@@ -119,9 +168,87 @@ by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratio
         return exo(g, r->d, beta, e);
     case BY_DPO_BCO_PAIR:
         return by_add(g, negative_log_sigmoid(g, r->w, beta), negative_log_sigmoid(g, r->l, -beta));
+    case BY_DPO_DISCOPOP:
+        return discopop(g, r->d, beta);
+    case BY_DPO_AOT:
+        return smoothed(g, ranked(g, r->policy_d, r->ref_d), beta, e);
+    case BY_DPO_AOT_UNPAIRED:
+        return smoothed(g, ranked(g, r->w, r->l), beta, e);
     default:
         return smoothed(g, r->d, beta, e);
     }
+}
+
+/* What a log-ratio is worth: f'(ratio) of the divergence that the loss bounds (Wang et al. 2023). */
+static by_tensor *worth(by_graph *g, const by_dpo_spec *s, by_tensor *ratio)
+{
+    const double alpha = train_or(s->divergence_alpha, 0.5), less = alpha - 1;
+    if (s->divergence == BY_DIVERGENCE_FORWARD_KL)
+        return train_shift(g, by_scale(g, by_activation(g, by_scale(g, ratio, -1), BY_EXP), -1),
+                           1); /* 1 - 1 / t */
+    if (s->divergence == BY_DIVERGENCE_JS)
+        return train_shift(g, train_log_sigmoid(g, ratio), log(2)); /* log(2 t / (t + 1)) */
+    if (s->divergence != BY_DIVERGENCE_ALPHA || fabs(less) < 1e-6)
+        return ratio;
+    by_tensor *power = by_activation(g, by_clamp(g, by_scale(g, ratio, less), -1e30, 80), BY_EXP);
+    return by_scale(g, train_shift(g, power, -1), 1 / less); /* (t^(alpha - 1) - 1) / (alpha - 1) */
+}
+
+typedef struct pair_tensors {
+    const train_answers *answers;
+    by_tensor *logps, *lengths; /* (B) */
+    train_ratios ratios;
+    by_tensor *weights; /* (n); NULL: 1 */
+} pair_tensors;
+
+/* How likely the policy would write both answers: of each, the exponential of the mean of log p - log sum p^2 over its tokens. The
+ * latter is that of the distribution with doubled logits minus that of the plain one. No gradient. */
+static by_tensor *pair_weights(by_graph *g, const by_model_io *io, const pair_tensors *p)
+{
+    const train_answers *a = p->answers;
+    by_tensor *twice =
+        by_log_probs(g, by_detach(g, by_io_output(io, "logits")), by_io_input(io, "targets"), 2, NULL);
+    by_tensor *sums = train_answer_sums(g, a, by_sub(g, twice, by_detach(g, a->logps)));
+    by_tensor *each = by_activation(g, by_div(g, sums, p->lengths), BY_EXP);
+    return by_detach(g, by_mul(g, chosen(g, each), rejected(g, each)));
+}
+
+/* The loss of one kind, a scalar; *losses gets that of each pair. */
+static by_tensor *one_loss(by_graph *g, const by_dpo_spec *s, const pair_tensors *p, by_tensor **losses)
+{
+    if (s->divergence != BY_DIVERGENCE_REVERSE_KL && !by_dpo_takes_divergence(s->kind))
+        return by_graph_fail(g, "the loss %s is defined for the divergence reverse_kl alone",
+                             by_dpo_name(s->kind));
+    *losses = NULL;
+    if (s->kind == BY_DPO_SFT && s->weighted)
+        return by_graph_fail(g, "the loss sft is a mean over tokens and has no weights of pairs");
+    if (s->kind != BY_DPO_SFT) {
+        *losses = train_dpo_losses(g, s, &p->ratios);
+        *losses = p->weights ? by_mul(g, *losses, p->weights) : *losses;
+        return by_mean(g, *losses, 0);
+    }
+    /* one mean over all tokens; a pair's own loss is that of its tokens */
+    by_tensor *w = chosen(g, p->logps), *n = chosen(g, p->lengths);
+    *losses = by_scale(g, by_div(g, w, n), -1);
+    return by_scale(g, by_div(g, train_total(g, w), train_total(g, n)), -1);
+}
+
+/* The sum of the terms, or the loss of the kind alone. */
+static by_tensor *all_losses(by_graph *g, const by_dpo_spec *s, const pair_tensors *p, by_tensor **losses)
+{
+    by_tensor *sum = NULL;
+    if (s->term_count == 0)
+        return one_loss(g, s, p, losses);
+    for (int i = 0; i < s->term_count; i++) {
+        const double weight = train_or(s->terms[i].weight, 1);
+        by_dpo_spec one = *s;
+        one.kind = s->terms[i].kind;
+        by_tensor *own, *loss = by_scale(g, one_loss(g, &one, p, &own), weight);
+        own = by_scale(g, own, weight);
+        sum = sum ? by_add(g, sum, loss) : loss;
+        *losses = i ? by_add(g, *losses, own) : own;
+    }
+    return sum;
 }
 
 by_tensor *by_dpo_loss(void *user, by_graph *g, by_model_io *io)
@@ -129,21 +256,22 @@ by_tensor *by_dpo_loss(void *user, by_graph *g, by_model_io *io)
     const by_dpo_spec *s = user;
     train_answers a = train_answers_of(g, io, 1);
     check_pairs(g, a.batch);
-    by_tensor *logps = train_answer_sums(g, &a, a.logps), *lengths = train_answer_lengths(g, &a);
-    by_tensor *ratio = by_sub(g, logps, train_array(g, io, "ref_logps", logps));
-    by_tensor *means = by_div(g, ratio, lengths);
-    train_ratios r = {.w = chosen(g, ratio), .l = rejected(g, ratio)};
-    r.d = by_sub(g, r.w, r.l);
-    r.mean_d = by_sub(g, chosen(g, means), rejected(g, means));
+    pair_tensors p = {
+        .answers = &a, .logps = train_answer_sums(g, &a, a.logps), .lengths = train_answer_lengths(g, &a)};
+    by_tensor *ref = train_array(g, io, "ref_logps", p.logps), *ratio = by_sub(g, p.logps, ref);
+    by_tensor *worths = worth(g, s, ratio), *means = by_div(g, worths, p.lengths), *losses = NULL;
+    p.ratios = (train_ratios){.w = chosen(g, ratio),
+                              .l = rejected(g, ratio),
+                              .d = by_sub(g, chosen(g, worths), rejected(g, worths)),
+                              .mean_d = by_sub(g, chosen(g, means), rejected(g, means)),
+                              .policy_d = by_sub(g, chosen(g, p.logps), rejected(g, p.logps)),
+                              .ref_d = by_sub(g, chosen(g, ref), rejected(g, ref))};
+    p.weights = s->weighted ? pair_weights(g, io, &p) : NULL;
     train_keep(g, io, "rewards", by_scale(g, ratio, train_or(s->beta, 0.1)));
-    if (s->kind == BY_DPO_SFT) { /* one mean over all tokens; a pair's own loss is that of its tokens */
-        by_tensor *w = chosen(g, logps), *n = chosen(g, lengths);
-        train_keep(g, io, "losses", by_scale(g, by_div(g, w, n), -1));
-        return by_scale(g, by_div(g, train_total(g, w), train_total(g, n)), -1);
-    }
-    by_tensor *losses = train_dpo_losses(g, s, &r);
-    train_keep(g, io, "losses", losses);
-    return by_mean(g, losses, 0);
+    by_tensor *loss = all_losses(g, s, &p, &losses);
+    if (losses)
+        train_keep(g, io, "losses", losses);
+    return loss;
 }
 
 /* ---- single answers --------------------------------------------------------------------------- */

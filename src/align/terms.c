@@ -67,7 +67,7 @@ by_tensor *train_answer_lengths(by_graph *g, const train_answers *a)
 
 train_answers train_answers_of(by_graph *g, by_model_io *io, double temperature)
 {
-    by_tensor *targets = by_io_input(io, "targets"), *logits = by_io_output(io, "logits"), *entropy = NULL;
+    by_tensor *targets = by_io_input(io, "targets"), *logits = by_io_output(io, "logits");
     const by_tensor *tokens = by_io_input(io, "tokens");
     train_answers a = {.rows = by_io_input(io, "pick") ? by_io_input(io, "sequences") : NULL,
                        .batch = by_dim(tokens, 0)};
@@ -76,11 +76,11 @@ train_answers train_answers_of(by_graph *g, by_model_io *io, double temperature)
                       !targets  ? "targets"
                       : !logits ? "logits"
                                 : "array \"sequences\"");
-    a.logps = by_log_probs(g, logits, targets, 1 / train_or(temperature, 1), &entropy);
+    a.logps = by_log_probs(g, logits, targets, 1 / train_or(temperature, 1), &a.entropy);
     /* -100 becomes 0, every token 1 */
     a.mask = by_clamp(g, train_shift(g, by_cast(g, targets, by_type(a.logps)), 1), 0, 1);
     train_keep(g, io, "token_logps", a.logps);
-    train_keep(g, io, "entropy", entropy);
+    train_keep(g, io, "entropy", a.entropy);
     train_keep(g, io, "logps", train_answer_sums(g, &a, a.logps));
     return a;
 }

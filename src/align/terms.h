@@ -6,9 +6,10 @@
 
 /* Log-probabilities of the tokens of answers. */
 typedef struct train_answers {
-    by_tensor *logps; /* (B, T), or (N) of picked positions; 0 where there is no target */
-    by_tensor *mask;  /* of the same shape and type: 1 where there is one */
-    by_tensor *rows;  /* (N): the row of the batch; NULL: they are (B, T) */
+    by_tensor *logps;   /* (B, T), or (N) of picked positions; 0 where there is no target */
+    by_tensor *mask;    /* of the same shape and type: 1 where there is one */
+    by_tensor *entropy; /* of the same shape, without a gradient */
+    by_tensor *rows;    /* (N): the row of the batch; NULL: they are (B, T) */
     int64_t batch;
 } train_answers;
 /* Reads the array `targets`; returns "token_logps", "entropy" and "logps" in io. */

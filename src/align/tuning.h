@@ -20,6 +20,12 @@ align_objective align_objective_of(const by_align_spec *s);
 /* The loss and its spec: of training, where NULL is the model's own, or of evaluations. */
 by_loss_fn align_objective_loss(align_objective *o, bool evaluation, void **user);
 
+/* What is wrong with the losses of DPO. */
+by_status align_check_dpo(const by_align_spec *s);
+bool align_has_loss(const by_align_spec *s, by_dpo_kind kind);
+/* "sigmoid", or "0.8 sigmoid, 0.2 bco_pair". */
+void align_describe_losses(const by_align_spec *s, base_buf *out);
+
 bool align_needs_reference(const by_align_spec *s);
 bool align_needs_mismatched(const by_align_spec *s);
 data_instruction_kind align_data_kind(by_align_method method);

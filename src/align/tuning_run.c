@@ -28,6 +28,7 @@ typedef struct tuning {
     int64_t epoch, epoch_steps;
     align_tally seen; /* of the last step */
     by_metric measures[BY_METRICS_MAX], metrics[BY_METRICS_MAX];
+    base_buf losses; /* of DPO, in words */
     train_loop loop;
     by_align_result *result;
 } tuning;
@@ -216,7 +217,10 @@ static void record_method(const tuning *t, train_record *out)
                    {"eval_fraction", s->eval_fraction},
                    {"data_fingerprint", (double)(t->train.list.fingerprint >> 12)}};
     train_record_text(out, "method", by_align_name(s->method), TRAIN_SAME);
-    train_record_text(out, "loss", s->method == BY_ALIGN_DPO ? by_dpo_name(s->loss) : NULL, TRAIN_SAME);
+    train_record_text(out, "loss", t->losses.data, TRAIN_SAME);
+    train_record_number(out, "divergence", s->divergence, TRAIN_YOUNGER);
+    train_record_number(out, "divergence_alpha", s->divergence_alpha, TRAIN_YOUNGER);
+    train_record_number(out, "weight_pairs", s->weight_pairs, TRAIN_YOUNGER);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
 }
@@ -450,6 +454,7 @@ static void tear_down(tuning *t)
     align_part_close(&t->eval);
     by_model_free(t->model);
     align_source_close(&t->source);
+    base_buf_free(&t->losses);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
@@ -531,21 +536,14 @@ static by_status run(tuning *t)
 
 static by_status check_loss(const by_align_spec *s)
 {
-    const bool dpo = s->method == BY_ALIGN_DPO, smoothed = !dpo || s->loss == BY_DPO_SIGMOID ||
-                                                           s->loss == BY_DPO_ROBUST ||
-                                                           s->loss == BY_DPO_EXO_PAIR;
     if (s->method != BY_ALIGN_SFT && s->method != BY_ALIGN_REWARD && !(s->beta > 0 && isfinite(s->beta)))
         return base_fail(BY_ERR_ARGUMENT, "beta is %g; it must be above 0", s->beta);
     if (s->method == BY_ALIGN_KTO && !(s->desirable_weight >= 0 && s->undesirable_weight >= 0 &&
                                        s->desirable_weight + s->undesirable_weight > 0))
         return base_fail(BY_ERR_ARGUMENT, "answers with weights of %g and %g teach nothing",
                          s->desirable_weight, s->undesirable_weight);
-    if (dpo && s->loss == BY_DPO_EXO_PAIR && !(s->label_smoothing > 0 && s->label_smoothing < 1))
-        return base_fail(BY_ERR_ARGUMENT, "the loss exo_pair needs label smoothing above 0, such as 0.01");
-    if (s->label_smoothing != 0 && !smoothed)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "label smoothing is for the losses sigmoid, robust and exo_pair, not for %s",
-                         by_dpo_name(s->loss));
+    if (s->method == BY_ALIGN_DPO)
+        BY_TRY(align_check_dpo(s));
     return s->label_smoothing < 0 || s->label_smoothing >= 0.5
                ? base_fail(BY_ERR_ARGUMENT, "label smoothing is %g; it must be from 0 to less than 0.5",
                            s->label_smoothing)
@@ -575,7 +573,9 @@ by_status align_supervised_run(by_device *d, const by_align_spec *spec, by_align
     t.spec.accumulate = BY_MAX(spec->accumulate, 1);
     t.spec.eval_batch = spec->eval_batch > 0 ? spec->eval_batch : t.spec.batch;
     t.objective = align_objective_of(&t.spec);
-    by_status s = check_spec(spec);
+    if (spec->method == BY_ALIGN_DPO)
+        align_describe_losses(spec, &t.losses);
+    by_status s = t.losses.failed ? BY_ERR_MEMORY : check_spec(spec);
     if (s == BY_OK)
         s = run(&t);
     result->seconds = base_seconds() - started;

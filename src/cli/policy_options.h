@@ -62,10 +62,14 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.sample_count), .name = "sample-count", CLI_RANGE(1, 1e5),                           \
      .help = "answers that are written each time (default: 4)"},                                             \
                                                                                                              \
-    {CLI_AT(type, policy.loss), .name = "grpo-loss", .choices = "dapo|grpo|dr_grpo|bnpo|gspo",               \
+    {CLI_AT(type, policy.loss), .name = "grpo-loss", .choices = "dapo|grpo|dr_grpo|bnpo|gspo|cispo|sapo",    \
      .preset = "dapo", .help = "grpo: the loss", .group = "Updates (ppo, grpo, rloo, reinforce)"},           \
     {CLI_AT(type, policy.scale), .name = "scale-rewards", .choices = "group|batch|none", .preset = "group",  \
      .help = "grpo: advantages are divided by the deviation of the rewards of a prompt or of all"},          \
+    {CLI_AT(type, policy.normalize), .name = "normalize-advantages",                                         \
+     .help = "rloo: shift and scale advantages to mean 0 and variance 1 over the step"},                     \
+    {CLI_AT(type, policy.top_entropy), .name = "top-entropy-quantile", CLI_RANGE(1e-6, 1), .preset = "1",    \
+     .help = "grpo: share of the tokens, those of highest entropy, that learn (0.2: Wang et al. 2025)"},     \
     {CLI_AT(type, policy.updates), .name = "num-iterations", .alias = "ppo-epochs", CLI_RANGE(1, 64),        \
      .help = "passes over the answers of a step (default: 1; ppo: 4)"},                                      \
     {CLI_AT(type, policy.minibatches), .name = "num-minibatches", CLI_RANGE(1, 1e4), .preset = "1",          \
@@ -73,7 +77,10 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.epsilon_low), .name = "epsilon", CLI_RANGE(1e-6, 1e6),                              \
      .help = "ratios are clipped to 1 - E and 1 + E (default: 0.2)"},                                        \
     {CLI_AT(type, policy.epsilon_high), .name = "epsilon-high", CLI_RANGE(1e-6, 1e6),                        \
-     .help = "E of the upper end (default: that of --epsilon; DAPO's authors: 0.28)"},                       \
+     .help = "E of the upper end (default: that of --epsilon; DAPO's authors: 0.28); cispo: the largest "    \
+             "ratio (default: 5)"},                                                                          \
+    {CLI_AT(type, policy.delta), .name = "delta", CLI_RANGE(1, 1e6),                                         \
+     .help = "grpo: largest ratio, that of bad answers too (default: no limit)"},                            \
     {CLI_AT(type, policy.mask_truncated), .name = "mask-truncated",                                          \
      .help = "learn nothing from answers that were cut at --max-new-tokens"},                                \
     {CLI_AT(type, policy.value_model), .name = "value-model", .value = "DIR",                                \

@@ -16,7 +16,8 @@ typedef struct align_options {
     by_align_spec run;
     cli_learning l;
     cli_policy_options p;
-    const char *method, *loss, *weights;
+    const char *method, *loss, *loss_weights, *weights;
+    by_dpo_term *losses; /* made by read_losses */
     cli_adapter_words adapters;
     cli_lora adapter;
     int show;
@@ -26,14 +27,24 @@ typedef struct align_options {
 static const cli_option options[] = {
     {CLI_AT(align_options, method), .name = "method", .letter = 'm', .value = "METHOD",
      .help = "sft, reward, dpo, kto, orpo, simpo, cpo; ppo, grpo, rloo, reinforce", .group = "Method"},
-    {CLI_AT(align_options, loss), .name = "loss", .value = "KIND", .preset = "sigmoid",
+    {CLI_AT(align_options, loss), .name = "loss", .value = "KIND[,KIND...]", .preset = "sigmoid",
      .help = "dpo: sigmoid, hinge, ipo, robust, sigmoid_norm, sppo_hard, apo_zero, apo_down, nca_pair, "
-             "exo_pair, bco_pair or sft"},
+             "exo_pair, bco_pair, sft, discopop, aot, aot_unpaired; several add up"},
+    {CLI_AT(align_options, loss_weights), .name = "loss-weights", .value = "W1,W2,...",
+     .help = "dpo: weights of the losses, in their order (default: 1 each)"},
+    {CLI_AT(align_options, run.divergence), .name = "divergence",
+     .choices = "reverse_kl|forward_kl|js_divergence|alpha_divergence", .preset = "reverse_kl",
+     .help = "dpo: divergence from the reference (sigmoid, hinge, ipo, robust, sigmoid_norm, exo_pair, "
+             "discopop, sft)"},
+    {CLI_AT(align_options, run.divergence_alpha), .name = "divergence-alpha", CLI_RANGE(1e-6, 1e3),
+     .help = "dpo: alpha of alpha_divergence (default: 0.5)"},
+    {CLI_AT(align_options, run.weight_pairs), .name = "weight-pairs",
+     .help = "dpo: a pair counts as much as the policy is likely to write its answers (WPO)"},
     {CLI_AT(align_options, run.beta), .name = "beta", CLI_MIN(0),
      .help = "dpo, kto, policies: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
              "log-probabilities (default: 0.1; simpo: 2; grpo: 0; ppo, rloo, reinforce: 0.05)"},
     {CLI_AT(align_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.49), .preset = "0",
-     .help = "dpo (sigmoid, robust, exo_pair), cpo, simpo: assumed share of pairs in the wrong order"},
+     .help = "dpo (sigmoid, robust, exo_pair, aot), cpo, simpo: assumed share of pairs in the wrong order"},
     {CLI_AT(align_options, run.alpha), .name = "alpha", CLI_MIN(0),
      .help = "cpo, simpo: weight of the likelihood of the chosen answers (default: 1; simpo: 0)"},
     {CLI_AT(align_options, run.gamma), .name = "gamma", CLI_MIN(0),
@@ -117,6 +128,53 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(align_options),
 };
 
+static int names_in(const char *list)
+{
+    int n = 1;
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
+/* The next name of a list, as a heap string, and the rest of it. */
+static char *next_name(const char **list)
+{
+    const size_t n = strcspn(*list, ",");
+    char *name = base_sprintf("%.*s", (int)n, *list);
+    *list += n + ((*list)[n] == ',');
+    return name;
+}
+
+/* The kinds and weights of --loss. False: an error has been shown. */
+static bool read_losses(align_options *o)
+{
+    const int count = names_in(o->loss);
+    const char *names = o->loss, *weights = o->loss_weights;
+    o->losses = base_alloc_zero((size_t)count, sizeof *o->losses);
+    for (int i = 0; o->losses && i < count; i++) {
+        char *name = next_name(&names);
+        const bool known = name && by_dpo_find(name, &o->losses[i].kind);
+        if (!known)
+            cli_usage_fail("unknown --loss %s; banyan help align lists the losses", name ? name : "");
+        base_free(name);
+        if (!known)
+            return false;
+        char *end = NULL;
+        const char mark = i + 1 < count ? ',' : '\0';
+        o->losses[i].weight = weights ? base_strtod(weights, &end) : 1;
+        if (weights && (end == weights || *end != mark || !(o->losses[i].weight > 0))) {
+            cli_usage_fail("--loss-weights %s: not %d numbers above 0, separated by commas", o->loss_weights,
+                           count);
+            return false;
+        }
+        weights = weights ? end + 1 : NULL;
+    }
+    o->run.loss = o->losses ? o->losses[0].kind : BY_DPO_SIGMOID;
+    o->run.losses = o->losses;
+    o->run.loss_count = count > 1 || o->loss_weights ? count : 0;
+    return o->losses != NULL;
+}
+
 /* What the user did not give is as the library has it for the method. False: an error has been shown. */
 static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *screen)
 {
@@ -131,10 +189,8 @@ static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *sc
     const by_align_spec usual = by_align_defaults(method);
     cli_options_default(args, s, &usual, sizeof *s);
     s->method = method;
-    if (!by_dpo_find(o->loss, &s->loss)) {
-        cli_usage_fail("unknown --loss %s", o->loss);
+    if (!read_losses(o))
         return false;
-    }
     s->dtype = o->l.bf16 ? BY_BF16 : s->dtype;
     cli_adam_read(&s->optimizer);
     if (cli_lora_parse(&o->adapters, &o->adapter) != BY_OK) {
@@ -215,6 +271,10 @@ static int start(align_options *o, by_device *d, cli_run_screen *screen)
 enum { POLICIES = BIT(PPO) | BIT(GRPO) | BIT(RLOO) | BIT(REINFORCE) };
 static const cli_scope scopes[] = {
     {"loss", BIT(DPO), "dpo"},
+    {"loss-weights", BIT(DPO), "dpo"},
+    {"divergence", BIT(DPO), "dpo"},
+    {"divergence-alpha", BIT(DPO), "dpo"},
+    {"weight-pairs", BIT(DPO), "dpo"},
     {"beta", ~(BIT(SFT) | BIT(REWARD)), "preferences and policies"},
     {"label-smoothing", BIT(DPO) | BIT(CPO) | BIT(SIMPO), "dpo, cpo and simpo"},
     {"alpha", BIT(CPO) | BIT(SIMPO), "cpo and simpo"},
@@ -229,6 +289,9 @@ static const cli_scope scopes[] = {
     {"no-cache", BIT(DPO) | BIT(KTO), "dpo and kto"},
     {"grpo-loss", BIT(GRPO), "grpo"},
     {"scale-rewards", BIT(GRPO), "grpo"},
+    {"top-entropy-quantile", BIT(GRPO), "grpo"},
+    {"delta", BIT(GRPO), "grpo"},
+    {"normalize-advantages", BIT(RLOO), "rloo"},
     {"mask-truncated", BIT(GRPO) | BIT(RLOO) | BIT(REINFORCE), "grpo, rloo and reinforce"},
     {"value-model", BIT(PPO), "ppo"},
     {"value-learning-rate", BIT(PPO), "ppo"},
@@ -289,10 +352,41 @@ static bool fits_rewards(const align_options *o)
     return true;
 }
 
+/* Whether ratios can differ from 1: after the first update of a step, or where the log-probabilities at the time of sampling come from a
+ * pass of their own, without dropout. */
+static bool has_ratios(const by_align_spec *s)
+{
+    const bool old = s->method == BY_ALIGN_PPO || (s->method != BY_ALIGN_GRPO && s->beta != 0);
+    return s->policy.updates * s->policy.minibatches > 1 || (old && s->dropout > 0);
+}
+
+/* Why options of clipping would change nothing, or NULL. */
+static const char *unclipped(const align_options *o)
+{
+    const by_align_spec *s = &o->run;
+    const by_policy_run *p = &s->policy;
+    const bool low = cli_given(&o->own, &p->epsilon_low), high = cli_given(&o->own, &p->epsilon_high),
+               delta = cli_given(&o->own, &p->delta);
+    if (!low && !high && !delta)
+        return NULL;
+    if (s->method == BY_ALIGN_GRPO && p->loss == BY_GRPO_SAPO)
+        return "--grpo-loss sapo clips no ratios: --epsilon, --epsilon-high and --delta are for other losses";
+    if (s->method == BY_ALIGN_GRPO && p->loss == BY_GRPO_CISPO && (low || delta))
+        return "--grpo-loss cispo limits ratios by --epsilon-high alone";
+    if (s->method == BY_ALIGN_GRPO && p->loss == BY_GRPO_CISPO && p->epsilon_high < 1)
+        return NULL;
+    return has_ratios(s)
+               ? NULL
+               : "--epsilon, --epsilon-high and --delta clip ratios, which are all 1 with one update per "
+                 "step: give --num-iterations or --num-minibatches";
+}
+
 /* Why options of policies do not go together, or NULL. */
 static const char *conflict(const align_options *o)
 {
     const by_align_spec *s = &o->run;
+    if (unclipped(o))
+        return unclipped(o);
     if (o->run.reference && s->beta == 0)
         return "--reference counts only with --beta above 0";
     if (s->policy.kl_target > 0 && s->beta == 0)
@@ -310,10 +404,13 @@ static bool fits_method(const align_options *o)
     const uint32_t method = 1u << o->run.method;
     const cli_scope *row = cli_given_outside(&o->own, scopes, BY_COUNT(scopes), method);
     const bool policy = method & POLICIES;
+    const bool alpha = cli_given(&o->own, &o->run.divergence_alpha);
     if (o->run.eval_data && cli_given(&o->own, &o->run.eval_fraction))
         cli_usage_fail("--eval-fraction and --eval exclude each other");
     else if (row)
         cli_usage_fail("--%s is for %s, not for %s", row->option, row->names, o->method);
+    else if (alpha && o->run.divergence != BY_DIVERGENCE_ALPHA)
+        cli_usage_fail("--divergence-alpha needs --divergence alpha_divergence");
     else if (policy && o->p.rewards.count == 0)
         cli_usage_fail(
             "no reward: %s needs --reward exact, sorted, length:N, command:COMMAND, model:DIR, ...",
@@ -362,6 +459,7 @@ static int run(int argc, char **argv)
     o.own = cli_args_own(&c.args, c.config.earlier);
     code = missing(&o) ? cli_usage_fail("%s", missing(&o)) : align(&o, &c.args);
     cli_policy_free(&o.p);
+    base_free(o.losses);
     cli_lora_free(&o.adapter);
     cli_command_close(&c);
     return code;

@@ -81,7 +81,8 @@ static by_status compare_metrics(verify_align *a, const char *variant, const by_
                 {"metric.clip_ratio.low_min", m->low_min},
                 {"metric.clip_ratio.high_mean", m->high_mean},
                 {"metric.clip_ratio.high_max", m->high_max},
-                {"metric.clip_ratio.region_mean", m->region_mean}};
+                {"metric.clip_ratio.region_mean", m->region_mean},
+                {"metric.cispo_clip_ratio", m->high_mean}};
     for (int i = 0; i < BY_COUNT(rows); i++)
         BY_TRY(verify_align_number_is(a, variant, rows[i].name, rows[i].value));
     return BY_OK;
@@ -168,11 +169,17 @@ static by_policy_spec grpo_spec(const verify_align *a, const char *variant, cons
     for (int i = 0; i < r->rows * r->width; i++)
         tokens += r->texts.targets[i] >= 0;
     const bool dr = strcmp(type, "dr_grpo") == 0;
-    return (by_policy_spec){.mean = strcmp(type, "grpo") == 0   ? BY_MEAN_SEQUENCE
-                                    : strcmp(type, "bnpo") == 0 ? BY_MEAN_TOKEN
-                                                                : BY_MEAN_GIVEN,
+    const bool soft = strcmp(type, "sapo") == 0;
+    return (by_policy_spec){.mean = strcmp(type, "grpo") == 0 || soft ? BY_MEAN_SEQUENCE
+                                    : strcmp(type, "bnpo") == 0       ? BY_MEAN_TOKEN
+                                                                      : BY_MEAN_GIVEN,
                             .divisor = dr ? r->rows * verify_align_number(a, "", "max_completion_length", 0)
                                           : tokens,
+                            .term = soft                         ? BY_TERM_SOFT
+                                    : strcmp(type, "cispo") == 0 ? BY_TERM_WEIGHTED
+                                                                 : BY_TERM_CLIPPED,
+                            .delta = verify_align_number(a, variant, "delta", 0),
+                            .top_entropy = verify_align_number(a, variant, "top_entropy_quantile", 1),
                             .by_sequence = strcmp(verify_align_word(a, variant, "level"), "sequence") == 0,
                             .epsilon_low = verify_align_number(a, variant, "epsilon_low", 0),
                             .epsilon_high = verify_align_number(a, variant, "epsilon_high", 0),

@@ -42,12 +42,40 @@ static by_status compare_rewards(verify_align *a, const char *variant, const flo
 
 /* ---- DPO -------------------------------------------------------------------------------------- */
 
+enum { DPO_TERMS = 4 };
+
+/* The losses that "loss_type" names, or the variant itself. */
+static by_status read_terms(const verify_align *a, const char *variant, by_dpo_term *terms, int *count)
+{
+    const char *names = verify_align_word(a, variant, "loss_type"),
+               *weights = verify_align_word(a, variant, "loss_weights");
+    for (*count = 0; *names && *count < DPO_TERMS; (*count)++) {
+        char name[40], *end = NULL;
+        const size_t n = strcspn(names, ",");
+        base_format(name, sizeof name, "%.*s", (int)n, names);
+        if (!by_dpo_find(name, &terms[*count].kind))
+            return base_fail(BY_ERR_UNSUPPORTED, "unknown loss \"%s\"", name);
+        terms[*count].weight = *weights ? base_strtod(weights, &end) : 1;
+        weights = *weights ? end + (*end == ',') : weights;
+        names += n + (names[n] == ',');
+    }
+    if (*count || strcmp(variant, "smoothed") == 0 || by_dpo_find(variant, &terms[0].kind))
+        return BY_OK;
+    return base_fail(BY_ERR_UNSUPPORTED, "unknown variant \"%s\"", variant);
+}
+
 static by_status check_dpo(verify_align *a, const char *variant, const by_batch *b, int pairs)
 {
+    by_dpo_term terms[DPO_TERMS] = {{BY_DPO_SIGMOID, 1}};
     by_dpo_spec spec = {.beta = verify_align_number(a, variant, "beta", 0),
-                        .label_smoothing = verify_align_number(a, variant, "label_smoothing", 0)};
-    if (!by_dpo_find(variant, &spec.kind) && strcmp(variant, "smoothed") != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "unknown variant \"%s\"", variant);
+                        .label_smoothing = verify_align_number(a, variant, "label_smoothing", 0),
+                        .terms = terms,
+                        .divergence_alpha = verify_align_number(a, variant, "f_alpha_divergence_coef", 0),
+                        .weighted = verify_align_number(a, variant, "use_weighting", 0) != 0};
+    BY_TRY(read_terms(a, variant, terms, &spec.term_count));
+    spec.kind = terms[0].kind;
+    spec.term_count = spec.term_count > 1 ? spec.term_count : 0;
+    by_divergence_find(verify_align_word(a, variant, "f_divergence_type"), &spec.divergence);
     const bool gradients = verify_align_has_grads(a, variant);
     by_pass *p = verify_align_pass(a, a->model, b, by_dpo_loss, &spec, gradients);
     double loss = 0;

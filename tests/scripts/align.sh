@@ -205,6 +205,16 @@ run align --resume "$tmp/killed" --max-steps 33
 check goes-on-from-its-folder-alone works '^3 steps'
 check another-beta-is-another-run eval '! (on "$tmp/stopped" --beta 0.2) && grep -q beta "$tmp/log"'
 
+# ---- several losses, divergences -------------------------------------------------------------------------------------------
+run align "$gpt2" --method dpo --data "$tmp/pairs.jsonl" --loss sigmoid,bco_pair,sft --loss-weights 0.8,0.2,1 --out "$tmp/mixed" \
+    --max-steps 2 --save-steps 1 "$@"
+check a-sum-of-losses works '"method":"dpo"'
+check it-is-recorded grep -q '"loss": "0.8 sigmoid, 0.2 bco_pair, 1 sft"' "$tmp/mixed/run.json"
+run align "$gpt2" --method dpo --data "$tmp/pairs.jsonl" --loss-weights 0.8,0.2,2 --out "$tmp/mixed" --max-steps 4 "$@"
+check another-sum-is-another-run fails 1 'started with loss 0.8 sigmoid'
+run align "$gpt2" --method dpo --data "$tmp/pairs.jsonl" --divergence js_divergence --weight-pairs --out "$tmp/js" --max-steps 2 "$@"
+check a-divergence-and-weights works '"method":"dpo"'
+
 # ---- what is refused -------------------------------------------------------------------------------------------------------
 refused() { # NAME CODE TEXT OPTIONS...
     local name=$1 code=$2 text=$3
@@ -226,6 +236,12 @@ refused clipped-ratios-of-sft 2 'is for ppo, grpo, rloo and reinforce, not for s
 refused reference-of-orpo 2 'is for dpo, kto and policies, not for orpo' --method orpo --reference "$tmp/base" --data "$tmp/pairs.jsonl"
 refused adapter-of-no-layer 1 'no linear layer or embedding of the given layers of' --method sft --lora r=2,layers=99 --data "$tmp/sft.jsonl"
 refused no-smoothing-of-hinge 1 'label smoothing is for the losses sigmoid' --method dpo --loss hinge --label-smoothing 0.1 --data "$tmp/pairs.jsonl"
+refused an-unknown-loss-in-a-list 2 'unknown --loss log' --method dpo --loss sigmoid,log --data "$tmp/pairs.jsonl"
+refused weights-of-another-number 2 'not 2 numbers' --method dpo --loss sigmoid,sft --loss-weights 1 --data "$tmp/pairs.jsonl"
+refused a-divergence-of-apo 1 'apo_zero is defined for the divergence reverse_kl alone' --method dpo --loss sigmoid,apo_zero \
+    --divergence forward_kl --data "$tmp/pairs.jsonl"
+refused an-alpha-of-no-divergence 2 'needs --divergence alpha_divergence' --method dpo --divergence-alpha 0.3 --data "$tmp/pairs.jsonl"
+refused weighted-pairs-of-sft 1 'no weights of pairs' --method dpo --loss sft --weight-pairs --data "$tmp/pairs.jsonl"
 refused a-beta-of-0 1 'beta is 0; it must be above 0' --method simpo --beta 0 --data "$tmp/pairs.jsonl"
 refused weights-of-0 1 'teach nothing' --method kto --desirable-weight 0 --undesirable-weight 0 --data "$tmp/judged.jsonl"
 refused smoothing-of-exo-pair 1 'exo_pair' --method dpo --loss exo_pair --data "$tmp/pairs.jsonl"

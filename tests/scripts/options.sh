@@ -130,7 +130,7 @@ no 1 "16 tokens have no room for a prompt and an answer of 16" align gpt --metho
 no 2 "--kl-target adapts --beta" align gpt --method ppo --data prompts.jsonl --reward exact --beta 0 --kl-target 1
 no 2 "--kl-horizon needs --kl-target" align gpt --method ppo --data prompts.jsonl --reward exact --kl-horizon 10
 no 1 "patience requires evaluation data" align gpt --method sft --data texts.jsonl --patience 2
-no 1 "label smoothing is for the losses sigmoid, robust and exo_pair, not for hinge" align gpt --method dpo --loss hinge \
+no 1 "label smoothing is for the losses sigmoid, robust, exo_pair, aot and aot_unpaired, not for hinge" align gpt --method dpo --loss hinge \
     --label-smoothing 0.1 --data preferences.jsonl
 no 2 "--greedy-eval needs --eval" align gpt --method rloo --data prompts.jsonl --reward exact --greedy-eval
 no 1 "alignment is for decoders of texts, not for ViT" align vit --method sft --data prompts.jsonl

@@ -151,7 +151,31 @@ reward=$(sed -n '1s/.*"reward": \([-0-9.e]*\).*/\1/p' judged/samples.jsonl)
 value=$("$BANYAN" classify judge "942=$answer"$'\n' --json --threads 1 | sed -n 's/.*"value": *\([-0-9.e]*\).*/\1/p')
 check "they are rendered with its template" awk "BEGIN { d = $reward - $value; exit !(d * d < 1e-10) }"
 
+# ---- losses of GRPO ----
+for loss in dapo grpo dr_grpo bnpo gspo cispo sapo; do
+    align grpo of-$loss --reward 'regex:^7' --grpo-loss $loss --num-iterations 2 --num-generations 4 --max-steps 20 --temperature 1
+    check "--grpo-loss $loss" works 'model:'
+    check "--grpo-loss $loss learns" above "$(measure reward of-$loss)" 0.3
+done
+check "the measure of cispo" grep -q '"cispo_clip_ratio"' of-cispo/metrics.jsonl
+align grpo sided --reward 'regex:^7' --num-iterations 2 --epsilon 0.1 --delta 1.5 --top-entropy-quantile 0.5 --max-steps 2
+check "two-sided clipping, tokens of high entropy" works 'model:'
+check "--epsilon holds for both ends" grep -q '"epsilon_high": 0.1,' sided/run.json
+align rloo normal --reward 'regex:^7' --normalize-advantages --max-steps 2
+check "--normalize-advantages" works 'model:'
+
 # ---- refused ----
+align grpo bad --reward json --epsilon 0.1
+check "clipping where all ratios are 1" fails 2 'are all 1 with one update per step'
+align reinforce bad --reward json --epsilon-high 0.1
+check "the same of REINFORCE" fails 2 'are all 1 with one update per step'
+align grpo bad --reward json --num-iterations 2 --grpo-loss sapo --epsilon 0.1
+check "clipping of a loss that does not clip" fails 2 'sapo clips no ratios'
+align grpo bad --reward json --num-iterations 2 --delta 1.1
+check "a limit below the clipped ratios" fails 1 'delta is 1.1; it must be above 1 + epsilon_high, 1.2'
+align reinforce bad --reward json --dropout 0.1 --epsilon 0.1 --max-steps 1
+check "with dropout ratios differ" works 'model:'
+rm -r bad
 align grpo bad
 check "no reward" fails 2 'no reward'
 align grpo bad --reward nothing
