@@ -384,7 +384,7 @@ static void test_targets(void **state)
     data_instructions_describe(&x, &words);
     assert_string_equal(
         words.data,
-        "1 examples, 3 tokens, 2 learned (67%); 1 shortened to 8 tokens; 1 left out: nothing to learn");
+        "1 example, 3 tokens, 2 learned (67%); 1 shortened to 8 tokens; 1 left out: nothing to learn");
     base_buf_free(&words);
     data_instructions_close(&x);
 }

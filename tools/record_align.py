@@ -118,6 +118,27 @@ def record_dpo(out):
     write(out, "align-dpo-mixed", model, case, tensors, reference)
 
 
+# ---- supervised tuning -------------------------------------------------------------------------------
+
+
+def record_sft(out):
+    model = tiny(14)
+    count, width, prompt = 4, 9, 3
+    ids = torch.randint(3, VOCAB, (count, width), generator=torch.Generator().manual_seed(5))
+    mask = rows(count, width, prompt + 1, 6)
+    inputs = {"input_ids": ids * mask, "attention_mask": mask, "completion_mask": mask * (torch.arange(width) >= prompt)}
+    tensors = {"input." + k: v for k, v in inputs.items()}
+    for name in ("nll", "dft"):
+        logits = model(input_ids=inputs["input_ids"], attention_mask=mask).logits[:, :-1]
+        logps = logits.log_softmax(-1).gather(-1, inputs["input_ids"][:, 1:, None])[..., 0]
+        logps = logps[inputs["completion_mask"][:, 1:].bool()]
+        loss = -(logps if name == "nll" else logps.exp().detach() * logps).mean()
+        tensors[f"{name}.loss"] = loss
+        tensors |= gradients(model, loss, name)
+    case = {"formula": "trl.SFTTrainer, loss_type nll and dft"}
+    write(out, "align-sft", model, case, tensors)
+
+
 # ---- GRPO ------------------------------------------------------------------------------------------
 
 GRPO = {
@@ -196,6 +217,7 @@ def record_grpo(out):
 
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
+    record_sft(out)
     record_dpo(out)
     record_grpo(out)
 

@@ -26,6 +26,7 @@ extern "C" {
  * way to the log-probabilities of a reference. */
 typedef struct by_likelihood_spec {
     double temperature; /* 0: 1 */
+    bool dynamic; /* -p log p with a constant p: unlikely tokens count less (dynamic fine-tuning, Wu et al. 2025) */
 } by_likelihood_spec;
 BY_API by_tensor *by_likelihood_loss(void *spec, by_graph *g, by_model_io *io);
 

@@ -45,7 +45,9 @@ typedef struct by_align_spec {
     double eval_fraction; /* share of the examples, at random, that is held out where there is no eval_data */
     const char *chat_template; /* file, saved with the model; NULL: that of the model, if any */
     int limit;                 /* tokens of a sequence; 0: the model's context */
+    bool keep_end;             /* longer sequences lose their beginning, not their end */
     bool learn_prompts, pack;  /* supervised: all tokens are learned; several examples share a row */
+    bool dynamic; /* supervised: by_likelihood_spec.dynamic. Evaluations report the plain likelihood */
     /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;
     const by_dpo_term *losses; /* DPO: a weighted sum of losses in place of `loss` */

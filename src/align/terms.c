@@ -87,6 +87,10 @@ train_answers train_answers_of(by_graph *g, by_model_io *io, double temperature)
 
 by_tensor *by_likelihood_loss(void *user, by_graph *g, by_model_io *io)
 {
-    train_answers a = train_answers_of(g, io, user ? ((const by_likelihood_spec *)user)->temperature : 1);
-    return by_scale(g, train_masked_mean(g, a.logps, a.mask), -1);
+    const by_likelihood_spec *s = user;
+    train_answers a = train_answers_of(g, io, s ? s->temperature : 1);
+    by_tensor *terms = a.logps;
+    if (s && s->dynamic)
+        terms = by_mul(g, by_detach(g, by_activation(g, a.logps, BY_EXP)), terms);
+    return by_scale(g, train_masked_mean(g, terms, a.mask), -1);
 }

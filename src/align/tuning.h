@@ -10,7 +10,8 @@
 
 typedef struct align_objective {
     by_align_method method;
-    const by_model *model; /* of evaluations of supervised tuning */
+    const by_model *model;         /* of evaluations of supervised tuning */
+    by_likelihood_spec likelihood; /* of supervised tuning that is dynamic */
     by_dpo_spec dpo;
     by_kto_spec kto;
     by_cpo_spec cpo;

@@ -58,6 +58,7 @@ by_status align_source_read(align_source *x, const by_align_spec *s, by_model *m
                                         .chat = x->chat,
                                         .limit = s->limit,
                                         .learn_prompts = s->learn_prompts,
+                                        .keep_end = s->keep_end,
                                         .pack = s->pack};
     BY_TRY(data_instructions_open(&train->list, s->data, m, x->tokenizer, &spec));
     if (s->eval_data)

@@ -31,8 +31,9 @@ typedef struct align_shown {
     const uint8_t *learned;            /* 1 for a token that is predicted */
     int count;
 } align_shown;
-/* Shows the first rows of a run with this spec, two for each pair. Nothing is trained or written. */
+/* Shows the first rows of a run with this spec, two for each pair, and appends a description of the data. Nothing is trained or
+ * written. */
 by_status align_preview(by_device *d, const by_align_spec *s, int count,
-                        by_status (*show)(void *user, const align_shown *row), void *user);
+                        by_status (*show)(void *user, const align_shown *row), void *user, base_buf *about);
 
 #endif

@@ -26,6 +26,7 @@ align_objective align_objective_of(const by_align_spec *s)
     static const by_cpo_kind kinds[BY_ALIGN_METHODS] = {
         [BY_ALIGN_ORPO] = BY_CPO_ORPO, [BY_ALIGN_SIMPO] = BY_CPO_SIMPO, [BY_ALIGN_CPO] = BY_CPO_SIGMOID};
     return (align_objective){.method = s->method,
+                             .likelihood = {.dynamic = s->dynamic},
                              .dpo = {.kind = s->loss,
                                      .beta = s->beta,
                                      .label_smoothing = s->label_smoothing,
@@ -54,8 +55,8 @@ by_loss_fn align_objective_loss(align_objective *o, bool evaluation, void **user
     } model = {o->model};
     switch (o->method) {
     case BY_ALIGN_SFT:
-        *user = evaluation ? model.to : NULL;
-        return evaluation ? tuning_loss : NULL;
+        *user = evaluation ? model.to : &o->likelihood;
+        return evaluation ? tuning_loss : o->likelihood.dynamic ? by_likelihood_loss : NULL;
     case BY_ALIGN_REWARD:
         *user = &o->reward;
         return by_reward_loss;

@@ -28,7 +28,7 @@ static by_status show_rows(const align_source *source, const data_instructions *
 }
 
 by_status align_preview(by_device *d, const by_align_spec *s, int count,
-                        by_status (*show)(void *user, const align_shown *row), void *user)
+                        by_status (*show)(void *user, const align_shown *row), void *user, base_buf *about)
 {
     align_source source = {0};
     align_part train = {0}, eval = {0};
@@ -47,6 +47,8 @@ by_status align_preview(by_device *d, const by_align_spec *s, int count,
         status = align_source_read(&source, s, m, &train, &eval);
     if (status == BY_OK)
         status = show_rows(&source, &train.list, count, show, user);
+    if (status == BY_OK)
+        data_instructions_describe(&train.list, about);
     align_part_close(&train);
     align_part_close(&eval);
     by_model_free(m);

@@ -221,6 +221,8 @@ static void record_method(const tuning *t, train_record *out)
     train_record_number(out, "divergence", s->divergence, TRAIN_YOUNGER);
     train_record_number(out, "divergence_alpha", s->divergence_alpha, TRAIN_YOUNGER);
     train_record_number(out, "weight_pairs", s->weight_pairs, TRAIN_YOUNGER);
+    train_record_number(out, "dynamic", s->dynamic, TRAIN_YOUNGER);
+    train_record_number(out, "keep_end", s->keep_end, TRAIN_YOUNGER);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
 }
@@ -560,8 +562,9 @@ static by_status check_spec(const by_align_spec *s)
     BY_TRY(check_loss(s));
     if (s->eval_fraction < 0 || s->eval_fraction >= 1)
         return base_fail(BY_ERR_ARGUMENT, "a share of %g cannot be held out", s->eval_fraction);
-    return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts)
-               ? base_fail(BY_ERR_ARGUMENT, "packing and learning prompts are for supervised tuning alone")
+    return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts || s->dynamic)
+               ? base_fail(BY_ERR_ARGUMENT,
+                           "packing, learning prompts and the dynamic loss are for supervised tuning alone")
                : BY_OK;
 }
 

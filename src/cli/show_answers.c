@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "align/tuning_data.h"
+#include "base/input.h"
 #include "base/json.h"
 #include "cli/common.h"
 #include "cli/report.h"
@@ -119,8 +120,13 @@ static by_status show(void *user, const align_shown *e)
     return s;
 }
 
-int cli_show_answers(by_device *d, const by_align_spec *spec, int count, bool json)
+int cli_show_answers(by_device *d, const by_align_spec *spec, int count, bool json, bool quiet)
 {
     answers_printer p = {.json = json, .colour = !json && cli_has_colour(STDOUT_FILENO)};
-    return align_preview(d, spec, count, show, &p) == BY_OK ? CLI_OK : cli_fail(NULL);
+    base_buf about = {0};
+    const bool shown = align_preview(d, spec, count, show, &p, &about) == BY_OK;
+    if (shown && !quiet && about.data)
+        fprintf(stderr, "%s: %s\n", base_input_name(spec->data), about.data);
+    base_buf_free(&about);
+    return shown ? CLI_OK : cli_fail(NULL);
 }

@@ -5,6 +5,6 @@
 #include "banyan/align_run.h"
 
 /* Prints rows of the run; returns the exit code. */
-int cli_show_answers(by_device *d, const by_align_spec *spec, int count, bool json);
+int cli_show_answers(by_device *d, const by_align_spec *spec, int count, bool json, bool quiet);
 
 #endif

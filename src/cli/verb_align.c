@@ -73,10 +73,14 @@ static const cli_option options[] = {
      .help = "chat template, saved with the model (default: the model's own)"},
     {CLI_AT(align_options, run.limit), .name = "max-length", .alias = "seq", CLI_MIN(2), .suffix = true,
      .help = "maximum tokens of an example; longer ones lose their end (default: the model's context)"},
+    {CLI_AT(align_options, run.keep_end), .name = "keep-end",
+     .help = "longer examples lose their beginning instead"},
     {CLI_AT(align_options, run.learn_prompts), .name = "learn-prompts",
      .help = "sft: learn all tokens, not only answers"},
     {CLI_AT(align_options, run.pack), .name = "pack",
      .help = "sft: put several examples into a row; attention does not cross them"},
+    {CLI_AT(align_options, run.dynamic), .name = "dynamic",
+     .help = "sft: weigh each token's loss by its probability (DFT)"},
     {CLI_AT(align_options, show), .name = "show-batch", CLI_MIN(1),
      .help = "print N examples as the model gets them, with the learned tokens marked, and stop"},
 
@@ -260,7 +264,7 @@ static int start(align_options *o, by_device *d, cli_run_screen *screen)
     by_align_result result;
     cli_interrupt_install();
     if (o->show)
-        return cli_show_answers(d, &o->run, o->show, o->l.json);
+        return cli_show_answers(d, &o->run, o->show, o->l.json, o->l.quiet);
     const by_status status = by_align_run(d, &o->run, &result);
     cli_run_end(screen);
     return status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
@@ -284,6 +288,8 @@ static const cli_scope scopes[] = {
     {"undesirable-weight", BIT(KTO), "kto"},
     {"unpaired", BIT(KTO), "kto"},
     {"learn-prompts", BIT(SFT), "sft"},
+    {"dynamic", BIT(SFT), "sft"},
+    {"keep-end", ~POLICIES, "methods that learn from given answers"},
     {"pack", BIT(SFT), "sft"},
     {"reference", BIT(DPO) | BIT(KTO) | POLICIES, "dpo, kto and policies"},
     {"no-cache", BIT(DPO) | BIT(KTO), "dpo and kto"},

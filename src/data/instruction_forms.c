@@ -327,12 +327,32 @@ static by_status shared_messages(chat_heap *h, const chat_value *list, chat_valu
     return BY_OK;
 }
 
+static const char *type_of(const chat_value *v)
+{
+    switch (v->type) {
+    case CHAT_STRING:
+        return "text";
+    case CHAT_LIST:
+        return "list";
+    case CHAT_DICT:
+        return "object";
+    case CHAT_BOOL:
+        return "true or false";
+    case CHAT_NONE:
+        return "null";
+    default:
+        return "number";
+    }
+}
+
 static by_status fail_form(const chat_value *o, const char *wanted)
 {
     base_buf keys = {0};
-    for (size_t i = 0; i < o->dict->count && i < 8; i++)
-        base_buf_printf(&keys, "%s\"%.*s\"", i ? ", " : "", (int)BY_MIN(o->dict->pairs[i].key.size, 30),
-                        o->dict->pairs[i].key.text);
+    for (size_t i = 0; i < o->dict->count && i < 8; i++) {
+        const chat_pair *p = &o->dict->pairs[i];
+        base_buf_printf(&keys, "%s\"%.*s\" (%s)", i ? ", " : "", (int)BY_MIN(p->key.size, 30), p->key.text,
+                        type_of(&p->value));
+    }
     by_status s =
         base_fail(BY_ERR_FORMAT, "the object needs %s; it has %s", wanted, keys.data ? keys.data : "no keys");
     base_buf_free(&keys);

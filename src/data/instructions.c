@@ -47,12 +47,13 @@ static bool is_learned(const data_script *s, const by_encoding *e, size_t i)
 static by_status add_tokens(data_instructions *x, const data_script *s, const by_encoding *e,
                             const data_instruction *like, bool *any)
 {
-    size_t count = e->ids.count;
+    size_t count = e->ids.count, from = 0;
     const int eos = by_tokenizer_eos(x->tokenizer);
     /* The end token may come from the tokenizer, too. */
     if (s->special && count > 1 && eos >= 0 && e->ids.data[count - 1] == eos && e->ids.data[count - 2] == eos)
         count--;
     if (count > (size_t)x->spec.limit) {
+        from = x->spec.keep_end ? count - (size_t)x->spec.limit : 0;
         count = (size_t)x->spec.limit;
         x->shortened++;
     }
@@ -63,8 +64,8 @@ static by_status add_tokens(data_instructions *x, const data_script *s, const by
     one->count = (int)count;
     *any = false;
     for (size_t i = 0; i < count; i++) {
-        const bool learned = i > 0 && is_learned(s, e, i);
-        x->tokens.data[one->first + i] = e->ids.data[i];
+        const bool learned = i > 0 && is_learned(s, e, from + i);
+        x->tokens.data[one->first + i] = e->ids.data[from + i];
         x->learned[one->first + i] = learned;
         *any = *any || learned;
     }
@@ -365,14 +366,16 @@ by_status data_instructions_mismatch(const data_instructions *x, data_instructio
 
 void data_instructions_describe(const data_instructions *x, base_buf *out)
 {
-    static const char *const names[] = {"examples", "pairs of answers", "judged answers"};
+    static const char *const names[][2] = {{"example", "examples"},
+                                           {"pair of answers", "pairs of answers"},
+                                           {"judged answer", "judged answers"}};
+    const int count = x->spec.kind == DATA_PREFERENCES ? x->examples : x->count;
     int64_t learned = 0;
     for (size_t i = 0; i < x->tokens.count; i++)
         learned += x->learned[i];
     const double tokens = (double)x->tokens.count;
-    base_buf_printf(out, "%d %s, %.0f tokens, %lld learned (%.0f%%)",
-                    x->spec.kind == DATA_PREFERENCES ? x->examples : x->count, names[x->spec.kind], tokens,
-                    (long long)learned, 100 * (double)learned / BY_MAX(tokens, 1));
+    base_buf_printf(out, "%d %s, %.0f tokens, %lld learned (%.0f%%)", count, names[x->spec.kind][count != 1],
+                    tokens, (long long)learned, 100 * (double)learned / BY_MAX(tokens, 1));
     if (x->spec.pack)
         base_buf_printf(out, "; packed into %d rows of %d, %.1f%% full", x->rows.count, x->spec.limit,
                         100 * tokens / ((double)x->rows.count * x->spec.limit));

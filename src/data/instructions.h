@@ -16,7 +16,8 @@ typedef enum data_instruction_kind {
 typedef struct data_instruction_spec {
     data_instruction_kind kind;
     const by_chat *chat; /* template of the model; NULL: it has none */
-    int limit; /* tokens of the longest sequence; longer ones lose their end. 0: the model's context */
+    int limit;     /* tokens of the longest sequence; longer ones lose their end. 0: the model's context */
+    bool keep_end; /* they lose their beginning instead */
     bool learn_prompts; /* all tokens are learned; otherwise answers alone, where the form has answers */
     bool pack;          /* several examples share a row (DATA_TUNING only) */
 } data_instruction_spec;

@@ -237,10 +237,15 @@ static const struct {
     const char *formula, *folder;
     by_status (*run)(verify_align *a);
 } losses[] = {
-    {"trl.DPOTrainer", "ref", verify_dpo},        {"trl.KTOTrainer", "ref", verify_kto},
-    {"trl.experimental.orpo", NULL, verify_cpo},  {"trl.RewardTrainer", NULL, verify_reward},
-    {"trl.GRPOTrainer", NULL, verify_grpo},       {"trl.RLOOTrainer", NULL, verify_rloo},
-    {"trl 0.24 PPOTrainer", "value", verify_ppo}, {"DistilBERT's distiller.py", "teacher", verify_distil},
+    {"trl.SFTTrainer", NULL, verify_sft},
+    {"trl.DPOTrainer", "ref", verify_dpo},
+    {"trl.KTOTrainer", "ref", verify_kto},
+    {"trl.experimental.orpo", NULL, verify_cpo},
+    {"trl.RewardTrainer", NULL, verify_reward},
+    {"trl.GRPOTrainer", NULL, verify_grpo},
+    {"trl.RLOOTrainer", NULL, verify_rloo},
+    {"trl 0.24 PPOTrainer", "value", verify_ppo},
+    {"DistilBERT's distiller.py", "teacher", verify_distil},
 };
 
 static by_model *open_model(verify_align *a, const char *folder)

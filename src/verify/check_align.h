@@ -54,7 +54,8 @@ by_status verify_align_batch(verify_align *a, verify_texts *t, by_batch *out);
 /* Summed log-probabilities of the answers. */
 by_status verify_align_logps(verify_align *a, by_model *m, const by_batch *b, float **out);
 
-by_status verify_dpo(verify_align *a); /* check_preferences.c */
+by_status verify_sft(verify_align *a); /* check_preferences.c, as are those up to verify_reward */
+by_status verify_dpo(verify_align *a);
 by_status verify_kto(verify_align *a);
 by_status verify_cpo(verify_align *a);
 by_status verify_reward(verify_align *a);

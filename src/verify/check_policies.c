@@ -130,7 +130,7 @@ static by_status check_policy(verify_align *a, const char *variant, const rollou
 /* Log-probabilities, entropies and divergences of tokens, which need no variant. */
 static by_status check_tokens(verify_align *a, const rollouts *r, const float *ref, double temperature)
 {
-    const by_likelihood_spec spec = {temperature};
+    const by_likelihood_spec spec = {.temperature = temperature};
     by_pass *p = verify_align_pass(a, a->model, &r->batch, by_likelihood_loss, &spec, false);
     float *logps = p ? narrow(a, r, verify_align_output(a, p, "token_logps")) : NULL;
     float *entropy = logps ? narrow(a, r, verify_align_output(a, p, "entropy")) : NULL;

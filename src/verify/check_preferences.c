@@ -16,6 +16,33 @@ static by_status take_texts(verify_align *a, const char *prefix, verify_texts *t
     return t->mask ? verify_align_batch(a, t, b) : base_error_status();
 }
 
+/* ---- supervised tuning -------------------------------------------------------------------------- */
+
+static by_status check_sft(verify_align *a, const char *variant, const by_batch *b)
+{
+    const by_likelihood_spec spec = {.dynamic = strcmp(variant, "dft") == 0};
+    by_pass *p = verify_align_pass(a, a->model, b, by_likelihood_loss, &spec, true);
+    double loss;
+    by_status s = p ? verify_align_loss(a, p, &loss) : base_error_status();
+    if (s == BY_OK)
+        s = verify_align_number_is(a, variant, "loss", loss);
+    if (s == BY_OK)
+        s = verify_align_grads(a, variant, "", a->model);
+    by_pass_free(p);
+    return s;
+}
+
+by_status verify_sft(verify_align *a)
+{
+    verify_texts t = {0};
+    by_batch b;
+    BY_TRY(take_texts(a, "", &t, &b));
+    BY_TRY(check_sft(a, "nll", &b));
+    return check_sft(a, "dft", &b);
+}
+
+/* ---- what preferences share ---------------------------------------------------------------------- */
+
 static void put_numbers(by_batch *b, const char *name, int64_t count, const float *values)
 {
     by_batch_put(b, name, BY_F32, 1, &count, values);

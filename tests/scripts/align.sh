@@ -82,6 +82,11 @@ check packing-changes-no-loss near "$(field train_loss)" "$loss" 1e-5
 run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --out "$tmp/parts" --max-steps 1 "$@" --batch-size 5 --accumulate 5 --dropout 0
 check the-mean-is-over-all-tokens near "$(field train_loss)" "$loss" 1e-5
 
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --dynamic --out "$tmp/dynamic" --max-steps 2 --save-steps 1 "$@"
+check a-dynamic-loss works '"method":"sft"'
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --out "$tmp/dynamic" --max-steps 4 --keep-end "$@"
+check another-truncation-is-another-run fails 1 'started with keep_end 0'
+
 # ---- rows as they are ------------------------------------------------------------------------------------------------------
 run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --show-batch 2
 check shows-rows works '^row 1: 20 tokens, 9 learned'
@@ -90,6 +95,12 @@ run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --pack --show-batch 1
 check shows-packed-rows works 'next example of the row'
 run align "$gpt2" --method dpo --data "$tmp/pairs.jsonl" --show-batch 1
 check shows-pairs works '^row 1, rejected: '
+run align "$gpt2" --method kto --data "$tmp/judged.jsonl" --show-batch 1 --json
+printf '{"text": "%0999d"}\n{"prompt": "%0999d", "completion": "b"}\n' 0 0 >"$tmp/long.jsonl"
+run align "$gpt2" --method sft --data "$tmp/long.jsonl" --show-batch 2
+check says-what-is-left-out grep -q '1 example, 64 tokens, .*; 2 shortened to 64 tokens; 1 left out' "$tmp/err"
+run align "$gpt2" --method sft --data "$tmp/long.jsonl" --show-batch 2 --keep-end
+check keeps-the-end works '^0*\[\[b<|endoftext|>'
 run align "$gpt2" --method kto --data "$tmp/judged.jsonl" --show-batch 1 --json
 check shows-json works '"kind": "good".*"learned": \[0, '
 
