@@ -128,14 +128,29 @@ static by_status spec_of_body(const char *dir, bool configured, by_model_spec *s
     return BY_OK;
 }
 
+/* The configuration in the folder of an adapter, of a run that trained it, describes the model that it is for. */
+static by_status check_base(const char *dir, const char *base)
+{
+    const arch_family *own = model_family_of(dir), *other = own ? model_family_of(base) : NULL;
+    if (!own || !other)
+        return base_error_status();
+    return own == other ? BY_OK
+                        : base_fail(BY_ERR_ARGUMENT, "the adapter %s is for %s, and %s is %s", dir,
+                                    own->title, base, other->title);
+}
+
 /* Opens a model with the adapter in a folder. base NULL: the model that the adapter names. */
 static by_status open_adapted(by_model *m, const char *dir, const char *base, const by_model_spec *spec)
 {
     by_model_spec body = *spec;
+    if (!model_adapter_is_folder(dir))
+        return base_fail(BY_ERR_FORMAT, "%s has no adapter_config.json, so it is no adapter", dir);
     char *own = base ? base_strdup(base) : by_adapter_base(dir);
     char *config = own ? base_path_join(dir, "config.json") : NULL;
     const bool configured = config && base_file_exists(config);
     by_status s = config ? spec_of_body(dir, configured, &body) : base_error_status();
+    if (s == BY_OK && configured)
+        s = check_base(dir, own);
     if (s == BY_OK)
         s = open_body(m, configured ? dir : own, own, &body);
     base_free(own);

@@ -358,6 +358,10 @@ wrong both-adapters 2 'only one adapter' --ia3 default --lora r=4
 wrong frozen-layers-besides 1 'an adapter freezes the whole model' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
 check no-such-adapter fails 1 nowhere
+run classify "$bert" --adapter "$gpt2" --threads 1 text
+check a-model-is-no-adapter fails 1 'has no adapter_config.json'
+run classify "$bert" --adapter "$tmp/lm" --threads 1 text
+check an-adapter-of-another-family fails 1 'is for GPT-2 .*, and .* is BERT'
 sed "s#\"base_model_name_or_path\": \"[^\"]*\"#\"base_model_name_or_path\": \"org/model\"#" "$tmp/c/adapter_config.json" >"$tmp/config"
 cp -R "$tmp/c" "$tmp/lost"
 cp "$tmp/config" "$tmp/lost/adapter_config.json"
