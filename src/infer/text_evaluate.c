@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/parallel_text.h"
+#include "text/tokenizer.h"
 
 enum { TOGETHER = 512 }; /* texts generated between two calls of progress */
 
@@ -62,6 +63,17 @@ static by_status count_text(evaluation *e, const char *text, const char *referen
     e->result->texts++;
     e->result->exact += strcmp(text, reference) == 0;
     return BY_OK;
+}
+
+/* Metrics read valid UTF-8: broken characters count as U+FFFD, as in the reference library. */
+static by_status count_written(evaluation *e, const by_rewriting *r, const char *reference)
+{
+    base_buf text = {0};
+    tok_put_lossy(&text, r->text, r->size);
+    by_status s = text.failed ? base_fail(BY_ERR_MEMORY, "out of memory for a text")
+                              : count_text(e, text.data ? text.data : "", reference);
+    base_buf_free(&text);
+    return s;
 }
 
 static void read_metrics(evaluation *e)
@@ -128,7 +140,7 @@ static by_status write_some(evaluation *e, int first, int count)
     e->result->seconds += base_seconds() - begin;
     by_status s = BY_OK;
     for (int i = 0; i < count && s == BY_OK; i++) {
-        s = count_text(e, list[i].text, p->targets[first + i]);
+        s = count_written(e, &list[i], p->targets[first + i]);
         if (s == BY_OK && e->spec->predictions)
             s = put_prediction(&e->file, p->sources[first + i], p->targets[first + i], &list[i]);
     }

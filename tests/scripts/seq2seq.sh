@@ -150,3 +150,22 @@ check "no sentinels" refuses 'no sentinel tokens' --model t5 --data t.en --token
 check "no place for parts" refuses 'lacks <|fim_prefix|>' --model gpt2 --objective fim --data t.en --tokenizer byte --seq 32
 check "a decoder does not translate" refuses 'no head for the objective "translate"' --model gpt2 --objective translate --data t.tsv --tokenizer bpe:200
 check "all pairs too long" refuses 'which leaves none' --model transformer --data t.tsv --tokenizer bpe:200 --seq 8
+
+# ---- texts that are no UTF-8 ----
+# A tokenizer of single bytes, which the model writes in any order: broken characters are written as U+FFFD, and scored so.
+cp -r "$BANYAN_SOURCE/tests/data/verify/t5" broken
+{
+    printf '{"version": "1.0", "added_tokens": [{"id": 0, "content": "<pad>", "special": true}, {"id": 1, "content": "</s>", "special": true}, '
+    printf '{"id": 2, "content": "<unk>", "special": true}], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, '
+    printf '"decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "unk_token": "<unk>", "merges": [], "vocab": {"<pad>": 0, "</s>": 1, "<unk>": 2'
+    id=3
+    for token in a ¡ ¢ £ ¤ ¥ ¦ § ¨ © ª « ¬ ® ¯ ° ± ² ³ ´ µ ¶ · ¸ ¹ º » ¼ ½ ¾ ¿ À Á Â Ã Ä Å; do
+        printf ', "%s": %d' "$token" $id
+        id=$((id + 1))
+    done
+    printf '}}}\n'
+} >broken/tokenizer.json
+printf 'aaa\taa\naa\ta\n' >broken.tsv
+scored() { "$BANYAN" eval broken --data broken.tsv --predictions broken.jsonl --threads 1 >out 2>err && grep -q '^BLEU 0.00' out; }
+check "texts that are no UTF-8 are scored" scored
+check "and written" grep -q '"text":"�' broken.jsonl
