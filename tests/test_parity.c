@@ -312,10 +312,21 @@ static void test_encoders(void **state)
 static void test_pictures(void **state)
 {
     (void)state;
-    static const char *const cases[] = {
-        "vit-classify",     "deit-classify",    "vit-other-size",       "deit-teacher",    "clip",
-        "vit-gpt2-caption", "caption",          "caption-bert",         "caption-roberta", "upscale-2d",
-        "upscale-dmol",     "vit-module-names", "caption-module-names", "clip-old"};
+    static const char *const cases[] = {"vit-classify",
+                                        "deit-classify",
+                                        "vit-other-size",
+                                        "deit-teacher",
+                                        "clip",
+                                        "vit-gpt2-caption",
+                                        "caption",
+                                        "caption-bert",
+                                        "caption-roberta",
+                                        "caption-roberta-padding",
+                                        "upscale-2d",
+                                        "upscale-dmol",
+                                        "vit-module-names",
+                                        "caption-module-names",
+                                        "clip-old"};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         expect_equal(cases[i], BY_F32);
         expect_equal(cases[i], BY_F64);

@@ -240,6 +240,25 @@ def record_caption_roberta(out):
     record_captions(out, "caption-roberta", DeiTConfig(**TINY | {"num_hidden_layers": 1}), decoder, (0, 1, 2), 23)
 
 
+def record_caption_roberta_padding(out):
+    """The padding token is so likely that captions have it in the middle. It has a position of its own and is counted all the same."""
+    decoder = RobertaConfig(vocab_size=VOCAB, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+                            max_position_embeddings=16, type_vocab_size=1, tie_word_embeddings=False)
+    config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(DeiTConfig(**TINY | {"num_hidden_layers": 1}), decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 0, 1, 2
+    config._attn_implementation = "eager"
+    model = with_values(VisionEncoderDecoderModel(config), 31, 0.4)
+    with torch.no_grad():
+        model.decoder.roberta.embeddings.position_embeddings.weight.mul_(3)
+        model.decoder.lm_head.decoder.bias[1] += 3.0
+    generator = torch.Generator().manual_seed(32)
+    pixels = torch.randn(4, 1, 4, 4, generator=generator)
+    labels = tokens(generator, 4, 6)
+    greedy = {"do_sample": False, "max_new_tokens": 9}
+    record(out, "caption-roberta-padding", "vision-encoder-decoder", model, {"pixel_values": pixels, "labels": labels},
+           {"pixel_values": pixels}, {"greedy": greedy})
+
+
 # What transformers 4 called the modules of ViT and DeiT.
 OLD_NAMES = {"layers.": "encoder.layer.", "attention.q_proj": "attention.attention.query",
              "attention.k_proj": "attention.attention.key", "attention.v_proj": "attention.attention.value",
@@ -443,6 +462,6 @@ def record_tune_heads(out):
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
-                 record_caption, record_caption_bert, record_caption_roberta, record_tune_deit, record_tune_old, record_tune_caption,
-                 record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads):
+                 record_caption, record_caption_bert, record_caption_roberta, record_caption_roberta_padding, record_tune_deit,
+                 record_tune_old, record_tune_caption, record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads):
         each(target)

@@ -141,6 +141,15 @@ void gen_build(const by_generator *g, by_graph *graph, by_model_io *io)
     by_model_use(g->model, now);
 }
 
+by_tensor *gen_positions(const by_generator *g, by_graph *graph, by_tensor *tokens, by_tensor *positions)
+{
+    if (!model_pads_apart(g->model))
+        return positions;
+    const int pad = by_model_first_position(g->model) - 1;
+    by_tensor *differs = by_sub(graph, by_cast(graph, tokens, BY_F32), by_fill(graph, BY_F32, 0, NULL, pad));
+    return by_where(graph, by_cast(graph, differs, BY_I32), positions, by_fill(graph, BY_I32, 0, NULL, pad));
+}
+
 by_generator *by_generator_new(by_model *m, const by_generator_spec *spec)
 {
     if (check_spec(m, spec) != BY_OK)

@@ -130,6 +130,9 @@ struct by_generator {
 /* by_model_build with the generator's own adapter, even if the model now has another. */
 void gen_build(const by_generator *g, by_graph *graph, by_model_io *io);
 
+/* Positions as the model reads them: where padding has one of its own, generated padding has it, too. */
+by_tensor *gen_positions(const by_generator *g, by_graph *graph, by_tensor *tokens, by_tensor *positions);
+
 /* ---- passes (generator_pass.c) ---------------------------------------------------------------- */
 
 /* Selects the rows of a pass: the first `per` of every active group (in.acts), and others to round up to a

@@ -52,7 +52,7 @@ static by_status compile_loop(by_generator *g, gen_pass *p)
     by_cache view = gen_view(g, graph, p, past);
     by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE, .cache = &view};
     by_io_feed(&io, "tokens", tokens);
-    by_io_feed(&io, "positions", positions);
+    by_io_feed(&io, "positions", gen_positions(g, graph, tokens, positions));
     gen_build(g, graph, &io);
     by_advance(graph, next_token(g, graph, p, by_io_output(&io, "logits")), tokens, positions, past,
                by_state(graph, "log", BY_I32, 1, log, l->log),

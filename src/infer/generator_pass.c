@@ -159,7 +159,7 @@ static by_status compile_pass(by_generator *g, gen_pass *p)
     by_cache view = gen_view(g, graph, p, p->past);
     by_model_io io = {.part = gen_has_sources(g) ? BY_PART_DECODER : BY_PART_WHOLE, .cache = &view};
     by_io_feed(&io, "tokens", p->tokens);
-    by_io_feed(&io, "positions", p->positions);
+    by_io_feed(&io, "positions", gen_positions(g, graph, p->tokens, p->positions));
     by_io_feed(&io, "pick", p->pick);
     gen_build(g, graph, &io);
     p->logits = by_output(graph, "logits", by_io_output(&io, "logits"));

@@ -10,6 +10,11 @@ int by_model_first_position(const by_model *m)
     return m->arch->first_position ? m->arch->first_position(m->config) : 0;
 }
 
+bool model_pads_apart(const by_model *m)
+{
+    return m->arch->first_position && !m->arch->extra_rows;
+}
+
 void by_model_positions(const by_model *m, const int32_t *tokens, int batch, int seq, int32_t *out)
 {
     const int first = by_model_first_position(m), pad = by_model_pad(m),

@@ -83,6 +83,8 @@ by_status model_load(by_model *m, by_weights *file, const by_model_spec *spec);
 /* Returns the prefix of the names of the body's parameters, and whether a name belongs to the body. */
 const char *model_prefix(const by_model *m);
 bool model_in_body(const by_model *m, const char *name);
+/* Whether padding has a position of its own, the one before the first of a text. */
+bool model_pads_apart(const by_model *m);
 
 /* ---- before the parameters are frozen (rates.c)
  * --------------------------------------------------------- */
