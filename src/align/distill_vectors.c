@@ -437,13 +437,8 @@ static void tear_down(vectors *v)
 
 static by_status take_best(vectors *v)
 {
-    char *best = base_path_join(v->spec.out, "best");
-    by_model *m =
-        best ? by_model_open(
-                   v->r->device, best,
-                   &(by_model_spec){.dtype = v->spec.dtype, .new_head = true, .task = BY_TASK_FEATURES})
-             : NULL;
-    base_free(best);
+    const by_model_spec spec = {.dtype = v->spec.dtype, .new_head = true, .task = BY_TASK_FEATURES};
+    by_model *m = train_checkpoint_best(&v->loop.folder, v->r->device, &spec);
     if (!m)
         return base_error_status();
     by_trainer_free(v->trainer);
@@ -477,7 +472,7 @@ static by_status finish(vectors *v)
     by_distill_result *out = v->r->result;
     out->evaluated = v->held.count > 1;
     out->best_step = out->evaluated ? v->loop.state.best_step : v->loop.state.step;
-    if (out->evaluated && out->best_step > 0 && out->best_step != v->loop.state.step)
+    if (train_loop_best_is_older(&v->loop))
         BY_TRY(take_best(v));
     if (out->evaluated)
         BY_TRY(measure(v, &out->best));

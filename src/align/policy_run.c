@@ -267,10 +267,7 @@ static by_status check_spec(const by_align_spec *s)
 {
     const by_policy_run *run = &s->policy;
     const bool groups = s->method == BY_ALIGN_GRPO || s->method == BY_ALIGN_RLOO;
-    if (s->weights && !s->adapter && !s->freeze && !model_adapter_is_folder(s->model))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "weights of %s are not trained: train an adapter, or freeze layers",
-                         by_dtype_name(s->weights));
+    BY_TRY(train_check_weights(s->weights, s->adapter || s->freeze, s->model));
     if (run->generations < 1 || (groups && run->generations < 2))
         return base_fail(BY_ERR_ARGUMENT,
                          "%s compares the answers to a prompt, so it needs 2 or more generations, not %d",
@@ -505,13 +502,10 @@ static by_status finish(align_policy *p)
 {
     const by_align_spec *s = &p->spec;
     by_model *best = NULL;
-    if (p->eval_count && p->loop.state.best_step > 0 && p->loop.state.best_step != p->loop.state.step) {
-        char *dir = base_path_join(s->out, "best");
-        best = dir ? by_model_open(p->device, dir, &(by_model_spec){.dtype = s->dtype, .weights = s->weights})
-                   : NULL;
-        base_free(dir);
-        if (!best)
-            return base_error_status();
+    if (train_loop_best_is_older(&p->loop)) {
+        best = train_checkpoint_best(&p->loop.folder, p->device,
+                                     &(by_model_spec){.dtype = s->dtype, .weights = s->weights});
+        BY_TRY(best ? BY_OK : base_error_status());
     }
     by_status status = train_checkpoint_leave(&p->loop.folder, best ? best : p->model, p->tokenizer, NULL);
     by_model_free(best);

@@ -5,9 +5,7 @@
 #include "align/methods.h"
 #include "align/tuning.h"
 #include "align/tuning_data.h"
-#include "base/file.h"
 #include "base/input.h"
-#include "model/adapter.h"
 #include "train/defaults.h"
 #include "train/loop.h"
 
@@ -464,10 +462,8 @@ static void tear_down(tuning *t)
 /* The best model takes the place of the last. */
 static by_status take_best(tuning *t)
 {
-    char *best = base_path_join(t->spec.out, "best");
     const by_model_spec spec = {.dtype = t->spec.dtype, .weights = t->spec.weights};
-    by_model *m = best ? by_model_open(t->device, best, &spec) : NULL;
-    base_free(best);
+    by_model *m = train_checkpoint_best(&t->loop.folder, t->device, &spec);
     if (!m)
         return base_error_status();
     free_passes(t);
@@ -484,7 +480,7 @@ static by_status take_best(tuning *t)
 static by_status finish(tuning *t)
 {
     by_align_result *r = t->result;
-    if (t->has_eval && t->loop.state.best_step > 0 && t->loop.state.best_step != t->loop.state.step)
+    if (train_loop_best_is_older(&t->loop))
         BY_TRY(take_best(t));
     if (t->has_eval)
         BY_TRY(evaluate_all(t, &r->eval_loss, &r->n_metrics));
@@ -555,10 +551,7 @@ static by_status check_loss(const by_align_spec *s)
 /* What can be said before anything is opened. */
 static by_status check_spec(const by_align_spec *s)
 {
-    if (s->weights && !s->adapter && !s->freeze && !model_adapter_is_folder(s->model))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "weights of %s are not trained: train an adapter, or freeze layers",
-                         by_dtype_name(s->weights));
+    BY_TRY(train_check_weights(s->weights, s->adapter || s->freeze, s->model));
     BY_TRY(check_loss(s));
     if (s->eval_fraction < 0 || s->eval_fraction >= 1)
         return base_fail(BY_ERR_ARGUMENT, "a share of %g cannot be held out", s->eval_fraction);

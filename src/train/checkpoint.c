@@ -276,6 +276,14 @@ by_status train_checkpoint_save(train_folder *f, const train_run_state *s, bool 
     return status == BY_OK ? thin_out(f, keep) : base_fail_context("saving a checkpoint");
 }
 
+by_model *train_checkpoint_best(const train_folder *f, by_device *d, const by_model_spec *spec)
+{
+    char *dir = base_path_join(f->out, "best");
+    by_model *m = dir ? by_model_open(d, dir, spec) : NULL;
+    base_free(dir);
+    return m;
+}
+
 by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
                                  const by_processor *processor)
 {

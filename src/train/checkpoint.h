@@ -52,6 +52,9 @@ by_status train_checkpoint_find(train_folder *f, char **dir);
  * their number. */
 by_status train_checkpoint_average(const train_folder *f, int count, by_model *m, int *used);
 
+/* Opens the model of the best checkpoint. Returns NULL on failure. */
+by_model *train_checkpoint_best(const train_folder *f, by_device *d, const by_model_spec *spec);
+
 /* Writes a model and its tokenizer into the folder itself, replacing those that the run wrote before. */
 by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
                                  const by_processor *processor);

@@ -193,3 +193,12 @@ int64_t train_default_eval_batches(int64_t batches, int64_t steps_between, int a
 {
     return BY_MIN(batches, BY_MAX(16, steps_between * accumulate));
 }
+
+by_status train_check_weights(by_dtype weights, bool trains_other, const char *model)
+{
+    return !weights || trains_other || !model || model_adapter_is_folder(model)
+               ? BY_OK
+               : base_fail(BY_ERR_UNSUPPORTED,
+                           "weights of type %s cannot be trained: train an adapter, or freeze layers",
+                           by_dtype_name(weights));
+}

@@ -53,4 +53,8 @@ double train_default_adapter_factor(const by_model *m);
 /* Rows per step of a task, by its number of rows. */
 int train_default_tuning_batch(int64_t rows);
 
+/* Weights in blocks are not trained: an error unless the run trains something else, an adapter (also that in `model`, which may be NULL)
+ * or some layers. */
+by_status train_check_weights(by_dtype weights, bool trains_other, const char *model);
+
 #endif

@@ -4,9 +4,6 @@
 
 #include <math.h>
 
-#include "banyan/adapter.h"
-#include "base/file.h"
-#include "model/adapter.h"
 #include "train/defaults.h"
 #include "train/lesson.h"
 #include "train/loop.h"
@@ -381,10 +378,8 @@ static void tear_down(tuning *t)
 /* The best model replaces the last. */
 static by_status take_best(tuning *t)
 {
-    char *best = base_path_join(t->spec.out, "best");
     const by_model_spec spec = {.dtype = t->spec.dtype, .weights = t->spec.weights};
-    by_model *m = best ? by_model_open(t->device, best, &spec) : NULL;
-    base_free(best);
+    by_model *m = train_checkpoint_best(&t->loop.folder, t->device, &spec);
     if (!m)
         return base_error_status();
     by_passes_free(t->passes);
@@ -400,7 +395,7 @@ static by_status take_best(tuning *t)
 static by_status finish(tuning *t)
 {
     const by_finetune_spec *s = &t->spec;
-    if (t->has_eval && t->loop.state.best_step > 0 && t->loop.state.best_step != t->loop.state.step)
+    if (train_loop_best_is_older(&t->loop))
         BY_TRY(take_best(t));
     if (t->has_eval)
         BY_TRY(train_task_evaluate(&t->eval, t->passes, s->predictions, &t->result->best));
@@ -450,16 +445,6 @@ static by_status run(tuning *t)
     return s == BY_OK ? finish(t) : s;
 }
 
-/* Weights in blocks cannot be trained. */
-static by_status check_stored(const by_finetune_spec *s)
-{
-    if (s->weights && !s->adapter && !s->freeze && s->model && !model_adapter_is_folder(s->model))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "weights of type %s cannot be trained: train an adapter, or freeze layers",
-                         by_dtype_name(s->weights));
-    return BY_OK;
-}
-
 by_status by_finetune_run(by_device *d, const by_finetune_spec *spec, by_finetune_result *result)
 {
     return train_finetune_with(d, spec, NULL, result);
@@ -471,7 +456,7 @@ by_status train_finetune_with(by_device *d, const by_finetune_spec *spec, const 
     if (!d || !spec || !result)
         return base_fail_missing(d ? "by_finetune_spec or by_finetune_result" : "device");
     base_error_clear();
-    BY_TRY(check_stored(spec));
+    BY_TRY(train_check_weights(spec->weights, spec->adapter || spec->freeze, spec->model));
     if (data_kind_is_picture(spec->reading.kind))
         return train_finetune_pictures(d, spec, result);
     BY_TRY(train_without_pictures(&spec->images));

@@ -103,6 +103,11 @@ by_status train_loop_begin(train_loop *l, const train_loop_spec *spec)
     return l->log ? BY_OK : base_error_status();
 }
 
+bool train_loop_best_is_older(const train_loop *l)
+{
+    return l->spec.evaluates && l->state.best_step > 0 && l->state.best_step != l->state.step;
+}
+
 void train_loop_close(train_loop *l, by_status status)
 {
     if (status != BY_OK && (l->log == NULL || (status != BY_ERR_CANCELLED && l->state.step == 0)))

@@ -124,6 +124,8 @@ by_status train_loop_begin(train_loop *l, const train_loop_spec *spec);
 /* The result of a run that has not started, with NaN values. */
 by_run_result train_loop_no_result(void);
 by_status train_loop_run(train_loop *l);
+/* Whether the best model is older than the last. */
+bool train_loop_best_is_older(const train_loop *l);
 /* Cleans up the folder if the run failed before its first step. */
 void train_loop_close(train_loop *l, by_status status);
 
