@@ -1,5 +1,8 @@
 /* policy_record.c - what run.json keeps of a policy run. */
+#include <math.h>
+
 #include "align/policy_run.h"
+#include "base/json.h"
 
 static void record_rewards(const align_policy *p, train_record *out, base_buf *text)
 {
@@ -8,6 +11,46 @@ static void record_rewards(const align_policy *p, train_record *out, base_buf *t
         base_buf_printf(text, "%s%.9g %s", i ? "; " : "", p->rewards.list[i].weight,
                         run->rewards[i].what ? run->rewards[i].what : p->rewards.list[i].name);
     train_record_text(out, "rewards", text->failed ? "" : text->data, TRAIN_SAME);
+}
+
+/* The strings that end an answer, as a list in JSON; no text where there are none. */
+static void record_stops(const align_policy *p, train_record *out, base_buf *text)
+{
+    const by_policy_run *run = &p->spec.policy;
+    for (int i = 0; i < run->stop_count; i++) {
+        base_buf_puts(text, i ? ", " : "");
+        base_json_quote(text, run->stops[i]);
+    }
+    train_record_text(out, "stops", text->data, TRAIN_SAME);
+    out->facts[out->count - 1].absent = text->data; /* older records lack it */
+}
+
+/* What older records lack, and what it was in their runs. NaN: unknown, so that they go on with any value. */
+static void record_younger(const align_policy *p, train_record *out)
+{
+    const by_policy_run *run = &p->spec.policy;
+    const struct {
+        const char *key;
+        double value, missing;
+    } numbers[] = {{"delta", run->delta, 0},
+                   {"top_entropy", run->top_entropy, 1},
+                   {"normalize", run->normalize, 0},
+                   {"optimizer", p->spec.optimizer.kind, NAN},
+                   {"mask_truncated", run->mask_truncated, NAN},
+                   {"whiten_rewards", run->whiten_rewards, NAN},
+                   {"third", run->third, NAN},
+                   {"value_clip", run->value_clip, NAN},
+                   {"kl_horizon", run->kl_horizon, NAN},
+                   {"reward_logits", run->judging.logit, NAN},
+                   {"reward_answer_alone", run->judging.answer_alone, NAN},
+                   {"reward_lines", run->judging.text, NAN}};
+    for (int i = 0; i < BY_COUNT(numbers); i++) {
+        train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_YOUNGER);
+        out->facts[out->count - 1].missing =
+            isnan(numbers[i].missing) ? numbers[i].value : numbers[i].missing;
+    }
+    train_record_text(out, "reward_label", run->judging.label, TRAIN_SAME);
+    out->facts[out->count - 1].absent = run->judging.label;
 }
 
 static void record_texts(const align_policy *p, train_record *out)
@@ -52,9 +95,6 @@ static void record_numbers(const align_policy *p, train_record *out)
                    {"beta", s->beta, TRAIN_SAME},
                    {"epsilon_low", run->epsilon_low, TRAIN_SAME},
                    {"epsilon_high", run->epsilon_high, TRAIN_SAME},
-                   {"delta", run->delta, TRAIN_YOUNGER},
-                   {"low_entropy", 1 - run->top_entropy, TRAIN_YOUNGER},
-                   {"normalize", run->normalize, TRAIN_YOUNGER},
                    {"scale", run->scale, TRAIN_SAME},
                    {"value_rate", run->value_rate, TRAIN_SAME},
                    {"value_weight", run->value_weight, TRAIN_SAME},
@@ -73,11 +113,15 @@ static void record_numbers(const align_policy *p, train_record *out)
 by_status align_policy_record(void *self, train_record *out)
 {
     align_policy *p = self;
-    base_buf rewards = {0};
+    base_buf rewards = {0}, stops = {0};
     record_texts(p, out);
     record_numbers(p, out);
+    record_younger(p, out);
     record_rewards(p, out, &rewards);
+    record_stops(p, out, &stops);
     base_free(p->reward_text);
-    p->reward_text = rewards.data; /* the record points to it */
-    return rewards.failed ? BY_ERR_MEMORY : BY_OK;
+    base_free(p->stop_text);
+    p->reward_text = rewards.data; /* the record points to both */
+    p->stop_text = stops.data;
+    return rewards.failed || stops.failed ? BY_ERR_MEMORY : BY_OK;
 }

@@ -489,6 +489,7 @@ static void tear_down(align_policy *p)
     base_free(p->part.targets);
     base_free(p->order);
     base_free(p->reward_text);
+    base_free(p->stop_text);
     by_model_free(p->reference);
     by_model_free(p->model);
     by_chat_free(p->chat);

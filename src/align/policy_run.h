@@ -79,7 +79,7 @@ typedef struct align_policy {
     int n_evaluation;
     double sampled, judged, learned; /* seconds of the step */
     double last_loss, last_norm;
-    char *reward_text; /* of the record */
+    char *reward_text, *stop_text; /* of the record */
     train_loop loop;
     by_align_result *result;
 } align_policy;

@@ -191,7 +191,8 @@ static by_status compare_number(const char *out, const cJSON *json, const train_
 {
     double was = NAN;
     char text[2][32];
-    BY_TRY(base_json_double(json, f->key, f->rule == TRAIN_YOUNGER ? 0 : NAN, -INFINITY, INFINITY, &was));
+    BY_TRY(base_json_double(json, f->key, f->rule == TRAIN_YOUNGER ? f->missing : NAN, -INFINITY, INFINITY,
+                            &was));
     if (was == f->number)
         return BY_OK;
     base_format(text[0], sizeof text[0], "%.10g", was);

@@ -9,7 +9,7 @@
 
 typedef enum train_rule {
     TRAIN_SAME,    /* a resumed run must have the same value */
-    TRAIN_YOUNGER, /* the same; older records lack it, which means 0 */
+    TRAIN_YOUNGER, /* the same; older records lack it, which means `missing` */
     TRAIN_PATH,    /* the same file, however its path is written */
     TRAIN_FREE     /* may change */
 } train_rule;
@@ -20,6 +20,7 @@ typedef struct train_fact {
     const char *text; /* NULL: a number */
     double number;
     const char *absent; /* default for records without the key; NULL: "" */
+    double missing;     /* the same for numbers */
 } train_fact;
 
 enum { TRAIN_FACTS_MAX = 192 };

@@ -136,6 +136,16 @@ for method in grpo ppo; do
 done
 check "with the critic" cmp whole-ppo/last/critic/model.safetensors parts-ppo/last/critic/model.safetensors
 
+# ---- what a run keeps ----
+align ppo kept --reward length:3 --max-steps 1
+for option in '--value-clip 0.5' '--stop x' '--kl-estimator k3' '--whiten-rewards' '--optimizer sgd'; do
+    # shellcheck disable=SC2086 # options and their values
+    align ppo kept --reward length:3 --max-steps 2 $option
+    check "a run does not go on with another ${option%% *}" fails 1 'was started with'
+done
+align ppo kept --reward length:3 --max-steps 2
+check "and as it was" works '^1 steps\|^1 step'
+
 # ---- a reward model of conversations ----
 echo '{% for m in messages %}{% if m.role == "user" %}9{{ m.content }}={% else %}{{ m.content ~ "\n" }}{% endif %}{% endfor %}' >own.jinja
 awk 'BEGIN { for (i = 0; i < 12; i++) printf "{\"chosen\": [{\"role\": \"user\", \"content\": \"%d\"}, {\"role\": \"assistant\", \"content\": \"7\"}], \"rejected\": [{\"role\": \"user\", \"content\": \"%d\"}, {\"role\": \"assistant\", \"content\": \"1\"}]}\n", i, i }' >judged.jsonl
