@@ -311,6 +311,14 @@ static by_status prepare(void *user, by_batch *b, bool compiles)
     return r->store ? distill_store_teach(r->store, b, compiles) : BY_OK;
 }
 
+/* A number that follows from the layer map; 0: there is none. */
+static double map_sum(const distill_run *r)
+{
+    const by_distill_spec *t = &r->terms;
+    const size_t bytes = t->map && r->student ? (size_t)by_model_layers(r->student) * sizeof *t->map : 0;
+    return bytes ? (double)(base_hash(t->map, bytes, 0) >> 12) : 0;
+}
+
 void distill_record(void *user, train_record *out)
 {
     const distill_run *r = user;
@@ -337,6 +345,9 @@ void distill_record(void *user, train_record *out)
     train_record_text(out, "distill_recipe", r->spec.recipe, TRAIN_FREE);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
+    if (r->kind == BY_DISTILL_VECTORS) /* other kinds of runs record it */
+        train_record_newer(out, "own_dropout", r->spec.dropout, NAN);
+    train_record_newer(out, "distill_layer_map", map_sum(r), NAN);
 }
 
 /* The terms of the loss, without their weights. */

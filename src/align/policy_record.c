@@ -25,7 +25,7 @@ static void record_stops(const align_policy *p, train_record *out, base_buf *tex
     out->facts[out->count - 1].absent = text->data; /* older records lack it */
 }
 
-/* What older records lack, and what it was in their runs. NaN: unknown, so that they go on with any value. */
+/* What older records lack. */
 static void record_younger(const align_policy *p, train_record *out)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -35,7 +35,7 @@ static void record_younger(const align_policy *p, train_record *out)
     } numbers[] = {{"delta", run->delta, 0},
                    {"top_entropy", run->top_entropy, 1},
                    {"normalize", run->normalize, 0},
-                   {"optimizer", p->spec.optimizer.kind, NAN},
+                   {"own_dropout", BY_MAX(p->spec.dropout, 0), NAN},
                    {"mask_truncated", run->mask_truncated, NAN},
                    {"whiten_rewards", run->whiten_rewards, NAN},
                    {"third", run->third, NAN},
@@ -44,11 +44,10 @@ static void record_younger(const align_policy *p, train_record *out)
                    {"reward_logits", run->judging.logit, NAN},
                    {"reward_answer_alone", run->judging.answer_alone, NAN},
                    {"reward_lines", run->judging.text, NAN}};
-    for (int i = 0; i < BY_COUNT(numbers); i++) {
-        train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_YOUNGER);
-        out->facts[out->count - 1].missing =
-            isnan(numbers[i].missing) ? numbers[i].value : numbers[i].missing;
-    }
+    for (int i = 0; i < BY_COUNT(numbers); i++)
+        train_record_newer(out, numbers[i].key, numbers[i].value, numbers[i].missing);
+    train_record_newer(out, "own_reference", p->spec.reference != NULL, NAN);
+    align_source_record(&p->source, out);
     train_record_text(out, "reward_label", run->judging.label, TRAIN_SAME);
     out->facts[out->count - 1].absent = run->judging.label;
 }

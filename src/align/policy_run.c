@@ -86,7 +86,7 @@ static by_status read_state(align_policy *p, const char *dir)
 static by_status save(void *self, const char *dir)
 {
     const align_policy *p = self;
-    BY_TRY(train_model_save(p->model, p->tokenizer, dir));
+    BY_TRY(train_model_save(p->model, p->source.tokenizer, dir));
     BY_TRY(write_state(p, dir));
     if (p->spec.method != BY_ALIGN_PPO)
         return BY_OK;
@@ -131,7 +131,7 @@ static uint64_t seed_of(const align_policy *p, int64_t step, bool trial)
 static align_sampling sampling_of(const align_policy *p, int64_t step, bool trial)
 {
     return (align_sampling){.model = p->model,
-                            .tokenizer = p->tokenizer,
+                            .tokenizer = p->source.tokenizer,
                             .run = &p->spec.policy,
                             .max_new_tokens = p->max_new_tokens,
                             .greedy = trial && p->spec.policy.greedy_eval,
@@ -301,15 +301,6 @@ static by_status plan_lengths(align_policy *p)
     return BY_OK;
 }
 
-static by_status open_chat(align_policy *p)
-{
-    const char *path = p->spec.chat_template                      ? p->spec.chat_template
-                       : by_tokenizer_chat_template(p->tokenizer) ? p->spec.model
-                                                                  : NULL;
-    p->chat = path ? by_chat_open(path) : NULL;
-    return p->chat || !path ? BY_OK : base_error_status();
-}
-
 /* The last prompts of a random order, the same in every run, are held out. */
 static by_status hold_out(align_policy *p)
 {
@@ -333,12 +324,9 @@ static by_status hold_out(align_policy *p)
 static by_status open_prompts(align_policy *p)
 {
     const by_align_spec *s = &p->spec;
-    p->tokenizer = by_tokenizer_load(s->model);
-    if (!p->tokenizer)
-        return base_error_status();
-    BY_TRY(open_chat(p));
-    const align_prompts_spec spec = {.tokenizer = p->tokenizer,
-                                     .chat = p->chat,
+    BY_TRY(align_source_open(&p->source, s));
+    const align_prompts_spec spec = {.tokenizer = p->source.tokenizer,
+                                     .chat = p->source.chat,
                                      .limit = p->capacity - p->max_new_tokens,
                                      .start = by_model_eos(p->model)};
     BY_TRY(align_prompts_open(&p->prompts, s->data, &spec));
@@ -492,8 +480,7 @@ static void tear_down(align_policy *p)
     base_free(p->stop_text);
     by_model_free(p->reference);
     by_model_free(p->model);
-    by_chat_free(p->chat);
-    by_tokenizer_free(p->tokenizer);
+    align_source_close(&p->source);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------ */
@@ -508,7 +495,8 @@ static by_status finish(align_policy *p)
                                      &(by_model_spec){.dtype = s->dtype, .weights = s->weights});
         BY_TRY(best ? BY_OK : base_error_status());
     }
-    by_status status = train_checkpoint_leave(&p->loop.folder, best ? best : p->model, p->tokenizer, NULL);
+    by_status status =
+        train_checkpoint_leave(&p->loop.folder, best ? best : p->model, p->source.tokenizer, NULL);
     by_model_free(best);
     return status;
 }
@@ -518,7 +506,8 @@ static void describe(const align_policy *p)
     const by_align_spec *s = &p->spec;
     const align_rollouts *r = &p->rollouts;
     base_buf note = {0};
-    base_buf_printf(&note, "%d prompts, the longest of %d tokens", p->train_prompts, p->prompts.longest);
+    base_buf_printf(&note, "%d prompt%s, the longest of %d tokens", p->train_prompts,
+                    p->train_prompts == 1 ? "" : "s", p->prompts.longest);
     if (p->prompts.left_out)
         base_buf_printf(&note, "; %d longer than %d left out", p->prompts.left_out,
                         p->capacity - p->max_new_tokens);

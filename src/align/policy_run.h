@@ -6,6 +6,7 @@
 
 #include "align/methods.h"
 #include "align/rollouts.h"
+#include "align/source.h"
 #include "train/loop.h"
 
 /* Sums over the micro-batches of a step. */
@@ -43,8 +44,7 @@ typedef struct align_critic {
 typedef struct align_policy {
     by_device *device;
     by_align_spec spec; /* with every default filled in */
-    by_tokenizer *tokenizer;
-    by_chat *chat;
+    align_source source;
     align_prompts prompts, eval_prompts;
     int train_prompts; /* of `prompts`; the others are held out */
     int eval_count;    /* held-out prompts; 0: there are none */

@@ -1,17 +1,9 @@
-/* tuning_data.h - where the examples of a run of alignment come from: tokenizer, chat template, files. Also for methods that sample
- * answers. */
+/* tuning_data.h - the examples of runs that learn from given answers. */
 #ifndef BY_ALIGN_TUNING_DATA_H
 #define BY_ALIGN_TUNING_DATA_H
 
+#include "align/source.h"
 #include "align/tuning.h"
-
-typedef struct align_source {
-    by_tokenizer *tokenizer; /* has the chat template, which is saved with it */
-    by_chat *chat;           /* NULL: there is none */
-} align_source;
-/* The tokenizer of the model and the chat template of the spec, else of the model. */
-by_status align_source_open(align_source *x, const by_align_spec *s);
-void align_source_close(align_source *x); /* the zero state is a no-op */
 
 /* Adds to how the model is opened: a reward model has a head of one label, its own or a new one. */
 by_status align_choose_head(by_device *d, const by_align_spec *s, by_model_spec *spec);

@@ -216,11 +216,14 @@ static void record_method(const tuning *t, train_record *out)
                    {"data_fingerprint", (double)(t->train.list.fingerprint >> 12)}};
     train_record_text(out, "method", by_align_name(s->method), TRAIN_SAME);
     train_record_text(out, "loss", t->losses.data, TRAIN_SAME);
-    train_record_number(out, "divergence", s->divergence, TRAIN_YOUNGER);
-    train_record_number(out, "divergence_alpha", s->divergence_alpha, TRAIN_YOUNGER);
-    train_record_number(out, "weight_pairs", s->weight_pairs, TRAIN_YOUNGER);
-    train_record_number(out, "dynamic", s->dynamic, TRAIN_YOUNGER);
-    train_record_number(out, "keep_end", s->keep_end, TRAIN_YOUNGER);
+    train_record_newer(out, "divergence", s->divergence, 0);
+    train_record_newer(out, "divergence_alpha", s->divergence_alpha, 0);
+    train_record_newer(out, "weight_pairs", s->weight_pairs, 0);
+    train_record_newer(out, "dynamic", s->dynamic, 0);
+    train_record_newer(out, "keep_end", s->keep_end, 0);
+    if (align_needs_reference(s)) /* where it lies may change */
+        train_record_newer(out, "own_reference", s->reference != NULL, NAN);
+    align_source_record(&t->source, out);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
 }
@@ -253,7 +256,6 @@ static by_status record(void *self, train_record *out)
     record_method(t, out);
     record_model(t, out);
     train_loop_record(&t->loop, TRAIN_COURSE(s, t->device), out);
-    train_record_number(out, "optimizer", s->optimizer.kind, TRAIN_SAME);
     if (s->dropout >= 0)
         train_record_number(out, "dropout", s->dropout, TRAIN_SAME);
     return BY_OK;

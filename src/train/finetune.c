@@ -217,6 +217,7 @@ static by_status record(void *self, train_record *out)
     train_record_adapter(out, s->adapter, s->lora);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, numbers[i].rule);
+    train_record_newer(out, "own_dropout", s->dropout, NAN);
     train_loop_record(&t->loop, TRAIN_COURSE(s, t->device), out);
     train_lesson_record(t->lesson, out);
     return BY_OK;

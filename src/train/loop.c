@@ -64,6 +64,7 @@ void train_loop_record(const train_loop *l, const train_course *c, train_record 
     train_record_number(out, "learning_rate", c->schedule->rate, TRAIN_SAME);
     train_record_number(out, "warmup_steps", (double)c->schedule->warmup, TRAIN_SAME);
     train_record_number(out, "schedule", c->schedule->kind, TRAIN_SAME);
+    train_record_newer(out, "optimizer", c->optimizer->kind, NAN);
     train_record_optimizer(out, c->optimizer);
 }
 

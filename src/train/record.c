@@ -40,6 +40,13 @@ void train_record_number(train_record *r, const char *key, double value, train_r
     add(r, (train_fact){.key = key, .rule = rule, .number = value});
 }
 
+void train_record_newer(train_record *r, const char *key, double value, double missing)
+{
+    add(r,
+        (train_fact){
+            .key = key, .rule = TRAIN_YOUNGER, .number = value, .missing = isnan(missing) ? value : missing});
+}
+
 void train_record_text(train_record *r, const char *key, const char *value, train_rule rule)
 {
     add(r, (train_fact){.key = key, .rule = rule, .text = value ? value : ""});
@@ -164,10 +171,11 @@ by_status train_record_recall(const char *out, int64_t asked, int64_t *first, bo
 
 static by_status differs(const char *out, const char *key, const char *was, const char *asked)
 {
-    if (strcmp(key, "data_fingerprint") == 0)
+    const bool template = strcmp(key, "chat_template_fingerprint") == 0;
+    if (template || strcmp(key, "data_fingerprint") == 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s was started with other data; use another folder, or overwrite it",
-                         out);
+                         "the run in %s was started with %s; use another folder, or overwrite it", out,
+                         template ? "another chat template" : "other data");
     if (strcmp(key, "steps") == 0)
         return base_fail(BY_ERR_ARGUMENT,
                          "the run in %s has %s steps, but this command asks for %s; a run can be extended, "

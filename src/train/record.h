@@ -34,6 +34,8 @@ typedef struct train_record {
 } train_record;
 
 void train_record_number(train_record *r, const char *key, double value, train_rule rule);
+/* A number that older records lack. missing: what it was in their runs; NaN: unknown, so that they go on with any. */
+void train_record_newer(train_record *r, const char *key, double value, double missing);
 void train_record_text(train_record *r, const char *key, const char *value, train_rule rule); /* NULL: "" */
 /* An adapter in words, under the name of its method. */
 void train_record_adapter(train_record *r, const by_adapter_spec *adapter, const char *words);

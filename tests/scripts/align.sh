@@ -226,6 +226,12 @@ check another-sum-is-another-run fails 1 'started with loss 0.8 sigmoid'
 run align "$gpt2" --method dpo --data "$tmp/pairs.jsonl" --divergence js_divergence --weight-pairs --out "$tmp/js" --max-steps 2 "$@"
 check a-divergence-and-weights works '"method":"dpo"'
 
+# ---- a template with special tokens, where answers are sampled --------------------------------------------------------------
+printf '{"prompt": [{"role": "user", "content": "4"}]}\n' >"$tmp/said.jsonl"
+run align "$gpt2" --method grpo --data "$tmp/said.jsonl" --chat-template "$tmp/template.jinja" --reward json --max-new-tokens 2 --max-steps 1 \
+    --batch-size 1 --threads 1 --out "$tmp/said"
+check special-tokens-of-templates grep -q '^1 prompt, the longest of 21 tokens' "$tmp/err"
+
 # ---- what is refused -------------------------------------------------------------------------------------------------------
 refused() { # NAME CODE TEXT OPTIONS...
     local name=$1 code=$2 text=$3

@@ -137,6 +137,14 @@ done
 check "with the critic" cmp whole-ppo/last/critic/model.safetensors parts-ppo/last/critic/model.safetensors
 
 # ---- what a run keeps ----
+echo '{{ messages[0].content }}=' >marked.jinja
+printf '{"prompt": [{"role": "user", "content": "4"}]}\n' >said.jsonl
+marked() { run align base/last --method grpo --data said.jsonl --reward json --out marked --max-new-tokens 2 --batch-size 1 --threads 1 "$@"; }
+marked --chat-template marked.jinja --max-steps 1
+check "one prompt" works 'model:'
+echo '{{ messages[0].content }}' >other.jinja
+marked --chat-template other.jinja --max-steps 2
+check "a run does not go on with another template" fails 1 'another chat template'
 align ppo kept --reward length:3 --max-steps 1
 for option in '--value-clip 0.5' '--stop x' '--kl-estimator k3' '--whiten-rewards' '--optimizer sgd'; do
     # shellcheck disable=SC2086 # options and their values
@@ -144,7 +152,7 @@ for option in '--value-clip 0.5' '--stop x' '--kl-estimator k3' '--whiten-reward
     check "a run does not go on with another ${option%% *}" fails 1 'was started with'
 done
 align ppo kept --reward length:3 --max-steps 2
-check "and as it was" works '^1 steps\|^1 step'
+check "and as it was" works '^1 step'
 
 # ---- a reward model of conversations ----
 echo '{% for m in messages %}{% if m.role == "user" %}9{{ m.content }}={% else %}{{ m.content ~ "\n" }}{% endif %}{% endfor %}' >own.jinja
@@ -156,6 +164,7 @@ echo '{% for m in messages %}{{ m.content }}={% endfor %}' >plain.jinja
 run align base/last --method grpo --data asked.jsonl --chat-template plain.jinja --out judged --reward model:judge --max-new-tokens 4 \
     --stop '\n' --max-steps 1 --sample-steps 1 --threads 1 --quiet --num-generations 8 --batch-size 1 --learning-rate 1e-3
 check "it judges conversations" works 'model:'
+check "the chat template is saved with the model" grep -q '"chat_template"' judged/tokenizer_config.json
 answer=$(sed -n '1s/.*"answer": "\([0-9=]*\)".*/\1/p' judged/samples.jsonl)
 reward=$(sed -n '1s/.*"reward": \([-0-9.e]*\).*/\1/p' judged/samples.jsonl)
 value=$("$BANYAN" classify judge "942=$answer"$'\n' --json --threads 1 | sed -n 's/.*"value": *\([-0-9.e]*\).*/\1/p')
