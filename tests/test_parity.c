@@ -129,6 +129,7 @@ static void test_own_cases(void **state)
                                         "tune-llama-ia3",
                                         "tune-gptj-head",
                                         "tune-bert-head",
+                                        "tune-llama-tokens",
                                         "align-sft",
                                         "align-dpo-mixed",
                                         "align-grpo-tokens"};

@@ -353,6 +353,15 @@ def record_tune(out, name, family, model, inputs, config, old=None, batches=(), 
         json.dump(case | ({"train": TRAIN} if batches else {}), f, indent=1)
 
 
+def record_tune_tokens(out):
+    """Embeddings of some tokens, which the tied head has too."""
+    config = LlamaConfig(vocab_size=20, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                         num_key_value_heads=1, max_position_embeddings=16, tie_word_embeddings=True)
+    first, *rest = batches_of(29, 20)
+    record_tune(out, "tune-llama-tokens", "llama", with_values(LlamaForCausalLM(config), 29, 0.4), first,
+                lora(target_modules=["q_proj"], trainable_token_indices=[19, 0, 5]), batches=rest)
+
+
 def tiny_pictures(**more):
     return {"pixel_values": torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(16)), **more}
 
@@ -463,5 +472,6 @@ if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
                  record_caption, record_caption_bert, record_caption_roberta, record_caption_roberta_padding, record_tune_deit,
-                 record_tune_old, record_tune_caption, record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads):
+                 record_tune_old, record_tune_caption, record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads,
+                 record_tune_tokens):
         each(target)

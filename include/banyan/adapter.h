@@ -29,6 +29,7 @@ struct by_adapter_spec {
     /* biases that are trained: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */
     const char *bias;
     const char *layers; /* numbers of the layers whose targets are adapted; NULL: all */
+    const char *tokens; /* ids of tokens whose embeddings are trained, for a tied head too; NULL: none */
     /* IA3 in place of LoRA: a factor for each output of a target. Of the members above, only targets and save are for IA3. */
     bool ia3;
     /* Of IA3: names or an expression, as in targets, of the targets whose inputs are scaled, not their outputs. Names are ends of

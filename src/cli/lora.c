@@ -10,10 +10,10 @@ static const char *option_of(const by_adapter_spec *s)
 
 static by_status bad(const by_adapter_spec *s, const char *part, size_t n)
 {
-    return base_fail(
-        BY_ERR_ARGUMENT, "%s: \"%.*s\" is not one of %s", option_of(s), (int)n, part,
-        s->ia3 ? "default, targets=..., feedforward=..., save=..."
-               : "r=N, alpha=N, dropout=P, targets=..., save=..., bias=..., layers=..., dora, rslora");
+    return base_fail(BY_ERR_ARGUMENT, "%s: \"%.*s\" is not one of %s", option_of(s), (int)n, part,
+                     s->ia3 ? "default, targets=..., feedforward=..., save=..."
+                            : "r=N, alpha=N, dropout=P, targets=..., save=..., bias=..., layers=..., "
+                              "tokens=..., dora, rslora");
 }
 
 static bool is(const char *part, size_t n, const char *word)
@@ -40,6 +40,7 @@ static const char **list_of(by_adapter_spec *s, const char *key)
     } lists[] = {{"targets", &s->targets, true, true},
                  {"save", &s->save, true, true},
                  {"layers", &s->layers, true, false},
+                 {"tokens", &s->tokens, true, false},
                  {"feedforward", &s->feedforward, false, true}};
     for (int i = 0; i < BY_COUNT(lists); i++)
         if (strcmp(key, lists[i].key) == 0 && (s->ia3 ? lists[i].ia3 : lists[i].lora))

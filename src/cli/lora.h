@@ -14,7 +14,7 @@ typedef struct cli_adapter_words {
 #define CLI_ADAPTER_ROWS(type, member)                                                                       \
     {CLI_AT(type, member.lora), .name = "lora", .value = "r=N,alpha=N,...",                                  \
      .help = "train an adapter, not the model: r, alpha, dropout, targets=all-linear or names or a regular " \
-             "expression, save=MODULES, bias=none|lora_only|all, layers=NUMBERS, dora, rslora"},             \
+             "expression, save=MODULES, bias=none|lora_only|all, layers=NUMBERS, tokens=IDS, dora, rslora"}, \
         {CLI_AT(type, member.ia3), .name = "ia3", .value = "default|targets=...,...",                        \
          .help =                                                                                             \
              "train factors of outputs and inputs (IA3): targets as for --lora, feedforward=NAMES (targets " \

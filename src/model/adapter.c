@@ -7,7 +7,7 @@ static by_status find_layers(by_adapter *a)
     by_model *m = a->model;
     by_adapter *before = m->adapter;
     by_params_free(a->params);
-    a->n_targets = a->n_replaced = 0;
+    a->n_targets = a->n_replaced = a->n_tokens = 0;
     a->params = by_params_new(m->device, m->params->type);
     if (!a->params)
         return base_error_status();
@@ -18,6 +18,8 @@ static by_status find_layers(by_adapter *a)
     m->adapter = before;
     if (s == BY_OK && a->config.prefix && a->n_targets != (a->config.prompt ? 1 : by_model_layers(m)))
         s = base_fail(BY_ERR_UNSUPPORTED, "adapter: the attention of %s takes no prefix", m->arch->title);
+    if (s == BY_OK)
+        s = model_tokens_check(a);
     if (s == BY_OK && a->n_targets == 0)
         s = base_fail(BY_ERR_ARGUMENT,
                       "adapter: no linear layer or embedding of %s%s has one of the target names",
@@ -137,6 +139,7 @@ void by_adapter_free(by_adapter *a)
     by_params_free(a->params);
     base_free(a->targets);
     base_free(a->replaced);
+    base_free(a->tokens);
     base_free(a->prompt.keys_values);
     cJSON_Delete(a->json);
     base_free(a);

@@ -23,6 +23,8 @@ typedef struct model_adapter_config {
     const cJSON *save;                         /* a list of strings, or NULL */
     const cJSON *layers, *layers_pattern;      /* a number or a list of numbers; strings; NULL: any */
     const cJSON *rank_pattern, *alpha_pattern; /* objects, or NULL */
+    const cJSON *
+        tokens; /* ids of tokens whose embeddings are trained: a list, or lists by the name of a table; NULL: none */
 } model_adapter_config;
 
 /* An adapted layer. W is its weight, of outputs by inputs: A (r, inputs), B (outputs, r). IA3 has one vector in place of A. With
@@ -46,6 +48,13 @@ typedef struct model_replaced {
     bool tied;     /* the weights of a head, where the body's parameter is the table that it is tied to */
 } model_replaced;
 
+/* Rows of a table of the body that have other values with the adapter. */
+typedef struct model_tokens {
+    int table;         /* parameter of the body */
+    int rows, ids;     /* parameters of the adapter: (n, width), and fixed, (n) */
+    const cJSON *list; /* the ids */
+} model_tokens;
+
 /* A prompt in the graph that is being built. */
 typedef struct model_prompt {
     const by_tensor *ids;    /* the tokens whose embeddings it replaces */
@@ -66,6 +75,8 @@ struct by_adapter {
     int n_targets;
     model_replaced *replaced;
     int n_replaced;
+    model_tokens *tokens;
+    int n_tokens;
     int heads; /* with a prefix: of keys and values */
     model_prompt prompt;
     gr_hook hook;
@@ -81,15 +92,22 @@ cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *spec);
 cJSON *model_adapter_read_config(const char *dir);
 /* Takes a->json apart. Refuses what would change the result and is not supported. */
 by_status model_adapter_configure(by_adapter *a);
+bool model_adapter_lists(const cJSON *list, const char *name,
+                         size_t n); /* a list has the first n characters as a name */
+/* The task of a configuration (task_type); BY_TASK_DEFAULT if it has none. */
+by_task model_adapter_task(const cJSON *json);
+
+/* ---- adapter_complete.c ----------------------------------------------------------------------- */
+
 bool model_adapter_takes_all(const by_adapter *a); /* the targets are "all-linear" */
 /* What is known once the layers were found: the list of "all-linear", how their weights are stored, and what the reference library
  * calls them. */
 by_status model_adapter_complete(by_adapter *a);
-/* The task of a configuration (task_type); BY_TASK_DEFAULT if it has none. */
-by_task model_adapter_task(const cJSON *json);
 
 /* ---- adapter_match.c -------------------------------------------------------------------------- */
 
+/* Whether a name is the module's path or its end, after a dot. */
+bool model_adapter_is_named(const char *module, const char *name);
 /* What the reference library calls a module or parameter of a file. A path of the reference library is left as it is. */
 bool model_adapter_path(const by_model *m, const char *path, base_buf *out);
 /* The module that a parameter belongs to: its name without the last part. False if that is not `part`. */
@@ -108,6 +126,27 @@ by_status model_adapter_scale(by_adapter *a, const char *module, model_target *t
 /* ---- adapter_layers.c ------------------------------------------------------------------------- */
 
 gr_hook model_adapter_hook(by_adapter *a);
+/* A parameter of the adapter under a module's name, and the leaf of one that has been declared; one that is neither trained nor saved. */
+by_tensor *model_adapter_own(by_graph *g, const by_adapter *a, const char *module, const char *part, int rank,
+                             const int64_t *shape, by_init init);
+by_tensor *model_adapter_declared(by_graph *g, by_params *p, int i);
+void model_adapter_fix(by_adapter *a, by_tensor *t);
+/* A table that several modules share in the reference library: an adapter would be of one of them. */
+bool model_adapter_is_shared(const by_adapter *a, const char *name);
+
+/* ---- adapter_tokens.c ------------------------------------------------------------------------- */
+
+/* The trained tokens of a table, or NULL. */
+const model_tokens *model_tokens_of(by_graph *g, by_adapter *a, const by_tensor *table);
+/* What was looked up of the table by these ids, with the rows of the trained tokens; the table with them. */
+by_tensor *model_tokens_look_up(by_graph *g, const by_adapter *a, const model_tokens *t, by_tensor *y,
+                                by_tensor *ids);
+by_tensor *model_tokens_table(by_graph *g, const by_adapter *a, const model_tokens *t, by_tensor *table);
+/* Once the layers were found: an error names an embedding that is not there. */
+by_status model_tokens_check(const by_adapter *a);
+by_status model_tokens_derive(by_adapter *a);
+/* Copies the rows between a table of this width and the adapter. */
+void model_tokens_copy(const model_tokens *t, int64_t width, float *table, float *rows, bool into_table);
 
 /* ---- adapter_prefix.c ------------------------------------------------------------------------- */
 

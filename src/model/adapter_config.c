@@ -46,15 +46,25 @@ static const char *const known[] = {"auto_mapping",
                                     "target_modules",
                                     "task_type",
                                     NULL},
-                         *const of_lora[] = {"alpha_pattern",       "bias",
-                                             "corda_config",        "eva_config",
-                                             "init_lora_weights",   "layers_pattern",
-                                             "layers_to_transform", "loftq_config",
-                                             "lora_alpha",          "lora_dropout",
-                                             "lora_ga_config",      "megatron_core",
-                                             "qalora_group_size",   "r",
-                                             "rank_pattern",        "use_dora",
-                                             "use_rslora",          NULL},
+                         *const of_lora[] = {"alpha_pattern",
+                                             "bias",
+                                             "corda_config",
+                                             "eva_config",
+                                             "init_lora_weights",
+                                             "layers_pattern",
+                                             "layers_to_transform",
+                                             "loftq_config",
+                                             "lora_alpha",
+                                             "lora_dropout",
+                                             "lora_ga_config",
+                                             "megatron_core",
+                                             "qalora_group_size",
+                                             "r",
+                                             "rank_pattern",
+                                             "trainable_token_indices",
+                                             "use_dora",
+                                             "use_rslora",
+                                             NULL},
                          *const of_ia3[] = {"feedforward_modules", "init_ia3_weights", NULL},
                          *const of_prefix[] = {"encoder_hidden_size",
                                                "init_weights",
@@ -158,6 +168,28 @@ static by_status read_bias(const cJSON *json, model_adapter_config *c)
                      io_show(bias).text);
 }
 
+static bool are_tokens(const cJSON *list)
+{
+    bool ok = cJSON_IsArray(list) && list->child;
+    for (const cJSON *e = ok ? list->child : NULL; e && ok; e = e->next)
+        ok = cJSON_IsNumber(e) && e->valuedouble == floor(e->valuedouble) && fabs(e->valuedouble) < 1 << 24;
+    return ok;
+}
+
+/* A list of token ids, or lists by the names of embeddings. */
+static by_status read_tokens(const cJSON *json, model_adapter_config *c)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, "trainable_token_indices");
+    c->tokens = v && !cJSON_IsNull(v) && v->child ? v : NULL;
+    bool ok = !c->tokens || cJSON_IsObject(v) || are_tokens(v);
+    for (const cJSON *e = cJSON_IsObject(v) ? v->child : NULL; e && ok; e = e->next)
+        ok = are_tokens(e);
+    return ok ? BY_OK
+              : base_fail(BY_ERR_FORMAT,
+                          "adapter_config.json: trainable_token_indices must be a list of token ids, or "
+                          "such lists by the names of embeddings");
+}
+
 static by_status read_lora(const cJSON *json, model_adapter_config *c)
 {
     BY_TRY(check_keys(json, of_lora));
@@ -171,6 +203,7 @@ static by_status read_lora(const cJSON *json, model_adapter_config *c)
     BY_TRY(read_list(json, "layers_to_transform", true, true, &c->layers));
     BY_TRY(read_list(json, "layers_pattern", false, true, &c->layers_pattern));
     BY_TRY(read_pattern(json, "rank_pattern", true, &c->rank_pattern));
+    BY_TRY(read_tokens(json, c));
     return read_pattern(json, "alpha_pattern", false, &c->alpha_pattern);
 }
 
@@ -261,7 +294,7 @@ static bool add_names(cJSON *list, const char *text, bool numbers)
     return ok;
 }
 
-static bool has_name(const cJSON *list, const char *name, size_t n)
+bool model_adapter_lists(const cJSON *list, const char *name, size_t n)
 {
     for (const cJSON *e = list->child; e; e = e->next)
         if (strlen(e->valuestring) == n && strncmp(e->valuestring, name, n) == 0)
@@ -280,7 +313,7 @@ static bool add_heads(const by_model *m, cJSON *list)
             continue;
         const size_t n = outside ? strcspn(name, ".") : (size_t)(last - name);
         char *module = base_sprintf("%.*s", (int)n, name);
-        const bool ok = module && (has_name(list, name, n) || add_names(list, module, false));
+        const bool ok = module && (model_adapter_lists(list, name, n) || add_names(list, module, false));
         base_free(module);
         if (!ok)
             return false;
@@ -332,21 +365,21 @@ static cJSON *usual_feedforward(const by_model *m, const cJSON *targets)
     cJSON *list = s ? describe_names(s->feedforward) : cJSON_CreateArray();
     for (int i = cJSON_GetArraySize(list) - 1; i >= 0 && cJSON_IsArray(targets); i--) {
         const char *name = cJSON_GetArrayItem(list, i)->valuestring;
-        if (!has_name(targets, name, strlen(name)))
+        if (!model_adapter_lists(targets, name, strlen(name)))
             cJSON_DeleteItemFromArray(list, i);
     }
     return list;
 }
 
-static cJSON *layer_list(const by_adapter_spec *spec)
+static cJSON *number_list(const char *numbers, const char *of)
 {
-    if (!spec->layers)
+    if (!numbers)
         return cJSON_CreateNull();
     cJSON *list = cJSON_CreateArray();
-    if (add_names(list, spec->layers, true))
+    if (add_names(list, numbers, true))
         return list;
     cJSON_Delete(list);
-    base_fail(BY_ERR_ARGUMENT, "adapter: \"%s\" is not a list of layer numbers", spec->layers);
+    base_fail(BY_ERR_ARGUMENT, "adapter: \"%s\" is not a list of %s", numbers, of);
     return NULL;
 }
 
@@ -410,7 +443,7 @@ static cJSON *describe_lora(const by_model *m, const by_adapter_spec *s)
                               {"inference_mode", cJSON_CreateTrue()},
                               {"init_lora_weights", cJSON_CreateTrue()},
                               {"layers_pattern", cJSON_CreateNull()},
-                              {"layers_to_transform", layer_list(s)},
+                              {"layers_to_transform", number_list(s->layers, "layer numbers")},
                               {"lora_alpha", cJSON_CreateNumber(s->alpha != 0 ? s->alpha : rank)},
                               {"lora_bias", cJSON_CreateFalse()},
                               {"lora_dropout", cJSON_CreateNumber(s->dropout)},
@@ -421,6 +454,7 @@ static cJSON *describe_lora(const by_model *m, const by_adapter_spec *s)
                               {"revision", cJSON_CreateNull()},
                               {"target_modules", target_list(m, s)},
                               {"task_type", text_or_null(task_type(m->task))},
+                              {"trainable_token_indices", number_list(s->tokens, "token ids")},
                               {"use_dora", cJSON_CreateBool(s->dora)},
                               {"use_rslora", cJSON_CreateBool(s->rslora)}};
     return object_of(members, BY_COUNT(members));
@@ -452,7 +486,7 @@ static by_status check_feedforward(const cJSON *json)
                 *inputs = cJSON_GetObjectItemCaseSensitive(json, "feedforward_modules");
     const bool lists = cJSON_IsArray(targets) && cJSON_IsArray(inputs);
     for (const cJSON *e = lists ? inputs->child : NULL; e; e = e->next)
-        if (!has_name(targets, e->valuestring, strlen(e->valuestring)))
+        if (!model_adapter_lists(targets, e->valuestring, strlen(e->valuestring)))
             return base_fail(BY_ERR_ARGUMENT,
                              "adapter: the feed-forward module \"%s\" is not among the targets",
                              e->valuestring);
@@ -513,148 +547,4 @@ cJSON *model_adapter_describe(const by_model *m, const by_adapter_spec *s)
         return json;
     cJSON_Delete(json);
     return NULL;
-}
-
-/* ---- once the layers are known ---------------------------------------------------------------- */
-
-/* The module that a parameter of the adapter is of: its name without the prefix and all from `end` on. */
-static char *module_of(const by_adapter *a, int param, const char *end)
-{
-    const char *name = a->params->list[param].name + strlen(MODEL_ADAPTER_PREFIX);
-    return base_sprintf("%.*s", (int)(end - name), name);
-}
-
-static char *target_module(const by_adapter *a, int i)
-{
-    const int param = a->targets[i].a;
-    return module_of(a, param, strstr(a->params->list[param].name, a->config.ia3 ? ".ia3_l" : ".lora_"));
-}
-
-static bool add_name(cJSON *list, const char *name)
-{
-    cJSON *item = name && list ? cJSON_CreateString(name) : NULL;
-    return item && cJSON_AddItemToArray(list, item);
-}
-
-/* All, or those whose inputs are scaled. */
-static cJSON *adapted_modules(const by_adapter *a, bool inputs)
-{
-    cJSON *list = cJSON_CreateArray();
-    bool ok = list != NULL;
-    for (int i = 0; i < a->n_targets && ok; i++) {
-        if (inputs && !a->targets[i].inputs)
-            continue;
-        char *module = target_module(a, i);
-        ok = add_name(list, module);
-        base_free(module);
-    }
-    if (!ok)
-        cJSON_Delete(list);
-    return ok ? list : NULL;
-}
-
-/* The modules that are stored whole; null where there are none. Biases alone may have other values besides. */
-static cJSON *saved_modules(by_adapter *a)
-{
-    cJSON *list = cJSON_CreateArray();
-    bool ok = list != NULL;
-    for (int i = 0; i < a->n_replaced && ok; i++) {
-        const model_replaced *r = &a->replaced[i];
-        bool saved;
-        ok = model_adapter_saves(a, r->tied ? a->model->arch->head : a->model->params->list[r->body].name,
-                                 &saved) == BY_OK;
-        char *module = ok && saved ? module_of(a, r->own, strrchr(a->params->list[r->own].name, '.')) : NULL;
-        ok = ok && (!saved || (module && (has_name(list, module, strlen(module)) || add_name(list, module))));
-        base_free(module);
-    }
-    if (ok && list->child)
-        return list;
-    cJSON_Delete(list);
-    return ok ? cJSON_CreateNull() : NULL;
-}
-
-/* The adapted modules that have another rank, or another alpha, than the rest. */
-static cJSON *other_values(const by_adapter *a, bool ranks)
-{
-    cJSON *pattern = cJSON_CreateObject();
-    bool ok = pattern != NULL;
-    for (int i = 0; i < a->n_targets && ok; i++) {
-        const model_target *t = &a->targets[i];
-        const double value = ranks ? t->rank : t->alpha,
-                     usual = ranks ? (double)a->config.rank : a->config.alpha;
-        char *module = target_module(a, i);
-        ok = module && (value == usual || cJSON_AddNumberToObject(pattern, module, value));
-        base_free(module);
-    }
-    if (!ok)
-        cJSON_Delete(pattern);
-    return ok ? pattern : NULL;
-}
-
-static bool put_members(by_adapter *a, const member *members, int n)
-{
-    bool ok = true;
-    for (int i = 0; i < n; i++)
-        ok = members[i].value && base_json_put(a->json, members[i].key, members[i].value) && ok;
-    return ok;
-}
-
-static bool list_inputs(by_adapter *a)
-{
-    return put_members(a, &(member){"feedforward_modules", adapted_modules(a, true)}, 1);
-}
-
-/* Names in the spelling of files are ends of paths or expressions, which cannot be translated: the modules that they have
- * matched are listed instead. */
-static bool list_modules(by_adapter *a)
-{
-    const member all[] = {{"exclude_modules", cJSON_CreateNull()},
-                          {"modules_to_save", saved_modules(a)},
-                          {"target_modules", adapted_modules(a, false)}};
-    if (a->config.ia3)
-        return put_members(a, all, BY_COUNT(all)) && list_inputs(a);
-    const member of_lora_alone[] = {{"alpha_pattern", other_values(a, false)},
-                                    {"layers_pattern", cJSON_CreateNull()},
-                                    {"layers_to_transform", cJSON_CreateNull()},
-                                    {"rank_pattern", other_values(a, true)}};
-    const bool ok = put_members(a, of_lora_alone, BY_COUNT(of_lora_alone));
-    return put_members(a, all, BY_COUNT(all)) && ok;
-}
-
-bool model_adapter_takes_all(const by_adapter *a)
-{
-    return cJSON_IsString(a->config.targets) && strcmp(a->config.targets->valuestring, "all-linear") == 0;
-}
-
-static bool number_prefix(by_adapter *a)
-{
-    const double width = (double)a->targets[0].width;
-    const member both[] = {{"num_attention_heads", cJSON_CreateNumber(a->heads)},
-                           {"num_layers", cJSON_CreateNumber(by_model_layers(a->model))},
-                           {"token_dim", cJSON_CreateNumber(width)}};
-    if (!put_members(a, both, BY_COUNT(both)))
-        return false;
-    if (a->config.prompt)
-        return true;
-    const member members[] = {{"encoder_hidden_size", cJSON_CreateNumber(width)},
-                              {"prefix_projection", cJSON_CreateFalse()}};
-    return put_members(a, members, BY_COUNT(members));
-}
-
-by_status model_adapter_complete(by_adapter *a)
-{
-    if (a->config.prefix)
-        return number_prefix(a) ? BY_OK : base_fail(BY_ERR_MEMORY, "out of memory");
-    bool transposed = false, ok = true;
-    for (int i = 0; i < a->n_targets; i++)
-        transposed |= a->targets[i].w_is_kn;
-    if (transposed)
-        ok = base_json_put(a->json, "fan_in_fan_out", cJSON_CreateTrue());
-    if (a->old_names)
-        ok = ok && list_modules(a);
-    else if (model_adapter_takes_all(a)) {
-        ok = put_members(a, &(member){"target_modules", adapted_modules(a, false)}, 1) && ok;
-        ok = ok && (!a->config.ia3 || list_inputs(a));
-    }
-    return ok ? model_adapter_configure(a) : base_fail(BY_ERR_MEMORY, "out of memory");
 }

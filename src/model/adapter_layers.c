@@ -23,19 +23,25 @@ static char *tensor_name(by_graph *g, const by_adapter *a, const char *path, con
     return name;
 }
 
-/* A parameter of the adapter under the module's name. */
-static by_tensor *own(by_graph *g, const by_adapter *a, const char *module, const char *part, int rank,
-                      const int64_t *shape, by_init init)
+by_tensor *model_adapter_own(by_graph *g, const by_adapter *a, const char *module, const char *part, int rank,
+                             const int64_t *shape, by_init init)
 {
     const char *name = tensor_name(g, a, module, part);
     return name ? gr_param_leaf(g, a->params, name, rank, shape, init) : gr_poison(g);
 }
 
-/* The leaf of a parameter that has been declared. */
-static by_tensor *declared(by_graph *g, by_params *p, int i)
+by_tensor *model_adapter_declared(by_graph *g, by_params *p, int i)
 {
     const gr_param_info *info = &p->list[i];
     return gr_param_leaf(g, p, info->name, info->rank, info->dim, info->init);
+}
+
+void model_adapter_fix(by_adapter *a, by_tensor *t)
+{
+    gr_param_info *info = &a->params->list[t->param];
+    info->fixed = true;
+    info->trainable = false;
+    info->type = t->type = gr_acc_type(a->params->type);
 }
 
 static int64_t inputs_of(const model_target *t, const by_tensor *w)
@@ -49,19 +55,21 @@ static int64_t outputs_of(const model_target *t, const by_tensor *w)
 }
 
 /* A begins with the values of a linear layer in PyTorch and B with zeros; those of embeddings with zeros and normal ones. */
-static void declare(by_graph *g, const by_adapter *a, model_target *t, const char *module, const by_tensor *w)
+static void declare(by_graph *g, by_adapter *a, model_target *t, const char *module, const by_tensor *w)
 {
     const int64_t in = inputs_of(t, w), out = outputs_of(t, w), r = t->rank;
     const by_init zero = {BY_INIT_ZERO, 0}, uniform = {BY_INIT_UNIFORM, 1 / sqrtf((float)in)},
                   normal = {BY_INIT_NORMAL, 1};
-    const by_tensor *low = own(g, a, module, t->embedding ? "lora_embedding_A" : "lora_A.weight", 2,
-                               (int64_t[]){r, in}, t->embedding ? zero : uniform);
-    const by_tensor *high = own(g, a, module, t->embedding ? "lora_embedding_B" : "lora_B.weight", 2,
-                                (int64_t[]){out, r}, t->embedding ? normal : zero);
+    const by_tensor *low =
+        model_adapter_own(g, a, module, t->embedding ? "lora_embedding_A" : "lora_A.weight", 2,
+                          (int64_t[]){r, in}, t->embedding ? zero : uniform);
+    const by_tensor *high =
+        model_adapter_own(g, a, module, t->embedding ? "lora_embedding_B" : "lora_B.weight", 2,
+                          (int64_t[]){out, r}, t->embedding ? normal : zero);
     by_tensor *magnitude = NULL, *norms = NULL;
     if (a->config.dora) {
-        magnitude = own(g, a, module, "lora_magnitude_vector", 1, &out, zero);
-        norms = own(g, a, module, "norms", 1, &out, zero);
+        magnitude = model_adapter_own(g, a, module, "lora_magnitude_vector", 1, &out, zero);
+        norms = model_adapter_own(g, a, module, "norms", 1, &out, zero);
     }
     if (gr_is_bad(g))
         return;
@@ -69,20 +77,17 @@ static void declare(by_graph *g, const by_adapter *a, model_target *t, const cha
     t->b = high->param;
     t->magnitude = magnitude ? magnitude->param : -1;
     t->norms = norms ? norms->param : -1;
-    if (norms) {
-        gr_param_info *info = &a->params->list[norms->param];
-        info->fixed = true;
-        info->trainable = false;
-        info->type = norms->type = gr_acc_type(a->params->type);
-    }
+    if (norms)
+        model_adapter_fix(a, norms);
 }
 
 /* The vector of IA3 begins with ones. It is no matrix, whatever its shape in PEFT: it does not decay. */
-static void declare_vector(by_graph *g, const by_adapter *a, model_target *t, const char *module,
+static void declare_vector(by_graph *g, by_adapter *a, model_target *t, const char *module,
                            const by_tensor *w)
 {
     const int64_t row[] = {1, inputs_of(t, w)}, column[] = {outputs_of(t, w), 1};
-    const by_tensor *l = own(g, a, module, "ia3_l", 2, t->inputs ? row : column, (by_init){BY_INIT_ONE, 0});
+    const by_tensor *l =
+        model_adapter_own(g, a, module, "ia3_l", 2, t->inputs ? row : column, (by_init){BY_INIT_ONE, 0});
     t->b = t->magnitude = t->norms = -1;
     if (gr_is_bad(g))
         return;
@@ -106,8 +111,7 @@ static bool is_head(const by_adapter *a, const char *name)
     return a->model->arch->head && strcmp(name, a->model->arch->head) == 0;
 }
 
-/* A table that several modules share in the reference library: an adapter would be of one of them. */
-static bool is_shared(const by_adapter *a, const char *name)
+bool model_adapter_is_shared(const by_adapter *a, const char *name)
 {
     for (const arch_alias *c = a->model->arch->copies; c && c->key; c++)
         if (strcmp(c->field, name) == 0 && strstr(c->key, "embed"))
@@ -127,7 +131,7 @@ static by_status is_adapted(by_adapter *a, const char *name, const char *module,
     if (*out && embedding && a->config.ia3)
         return base_fail(BY_ERR_UNSUPPORTED, "adapter: IA3 scales linear layers, and %s is an embedding",
                          name);
-    if (*out && embedding && is_shared(a, name))
+    if (*out && embedding && model_adapter_is_shared(a, name))
         return base_fail(
             BY_ERR_UNSUPPORTED,
             "adapter: several modules share the table %s, which cannot be adapted; store it whole", name);
@@ -203,31 +207,34 @@ static by_tensor *squared_norms(by_graph *g, const by_adapter *a, const model_ta
 {
     const by_dtype acc = gr_acc_type(a->params->type);
     const bool w_is_kn = t->w_is_kn || t->embedding;
-    by_tensor *low = by_cast(g, by_detach(g, declared(g, a->params, t->a)), acc);  /* (r, inputs) */
-    by_tensor *high = by_cast(g, by_detach(g, declared(g, a->params, t->b)), acc); /* (outputs, r) */
+    by_tensor *low =
+        by_cast(g, by_detach(g, model_adapter_declared(g, a->params, t->a)), acc); /* (r, inputs) */
+    by_tensor *high =
+        by_cast(g, by_detach(g, model_adapter_declared(g, a->params, t->b)), acc); /* (outputs, r) */
     by_tensor *cross =
         gr_linear_plain(g, low, w, NULL, &(by_linear_spec){.w_is_kn = w_is_kn}); /* (r, outputs) */
     cross = by_sum(g, by_mul(g, by_permute_axes(g, cross, (int[]){1, 0}), high), 1);
     by_tensor *square = gr_linear_plain(g, low, low, NULL, NULL); /* (r, r) */
     square = by_sum(g, by_mul(g, gr_linear_plain(g, high, square, NULL, NULL), high), 1);
     by_tensor *sum = by_add(g, by_scale(g, cross, 2 * t->scale), by_scale(g, square, t->scale * t->scale));
-    return by_add(g, sum, declared(g, a->params, t->norms));
+    return by_add(g, sum, model_adapter_declared(g, a->params, t->norms));
 }
 
 /* The factor of every output: (outputs), of the type of activations. */
 static by_tensor *factors(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *w)
 {
     if (!a->training)
-        return by_cast(g, declared(g, a->params, t->norms), a->params->type);
+        return by_cast(g, model_adapter_declared(g, a->params, t->norms), a->params->type);
     by_tensor *norm = by_activation(g, squared_norms(g, a, t, w), BY_SQRT);
-    by_tensor *magnitude = by_cast(g, declared(g, a->params, t->magnitude), by_type(norm));
+    by_tensor *magnitude = by_cast(g, model_adapter_declared(g, a->params, t->magnitude), by_type(norm));
     return by_cast(g, by_div(g, magnitude, norm), a->params->type);
 }
 
 /* s low B^T, where low is x A^T. */
 static by_tensor *raise(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *low)
 {
-    return gr_linear_plain(g, by_scale(g, low, t->scale), declared(g, a->params, t->b), NULL, NULL);
+    return gr_linear_plain(g, by_scale(g, low, t->scale), model_adapter_declared(g, a->params, t->b), NULL,
+                           NULL);
 }
 
 /* With dropout, the reference scales the product of what dropout has left, and adds that to the product of x. */
@@ -237,7 +244,7 @@ static by_tensor *dora(by_graph *g, const by_adapter *a, const model_target *t, 
     const bool drops = g->drops && a->config.dropout > 0;
     by_tensor *dropped = by_dropout(g, x, (float)a->config.dropout);
     by_tensor *base = gr_linear_plain(g, dropped, w, NULL, plain);
-    by_tensor *low = gr_linear_plain(g, dropped, declared(g, a->params, t->a), NULL, NULL);
+    by_tensor *low = gr_linear_plain(g, dropped, model_adapter_declared(g, a->params, t->a), NULL, NULL);
     by_tensor *y = by_mul(g, by_add(g, base, raise(g, a, t, low)), factors(g, a, t, w));
     if (drops)
         return by_add(g, y, by_sub(g, gr_linear_plain(g, x, w, b, plain), base));
@@ -249,14 +256,14 @@ static by_tensor *lora(by_graph *g, const by_adapter *a, const model_target *t, 
 {
     by_tensor *y = gr_linear_plain(g, x, w, b, plain);
     by_tensor *low = gr_linear_plain(g, by_dropout(g, x, (float)a->config.dropout),
-                                     declared(g, a->params, t->a), NULL, NULL); /* (..., r) */
+                                     model_adapter_declared(g, a->params, t->a), NULL, NULL); /* (..., r) */
     return by_add(g, y, raise(g, a, t, low));
 }
 
 static by_tensor *ia3(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *x, by_tensor *w,
                       by_tensor *b, const by_linear_spec *plain)
 {
-    by_tensor *l = by_reshape(g, declared(g, a->params, t->a), 1, (int64_t[]){-1});
+    by_tensor *l = by_reshape(g, model_adapter_declared(g, a->params, t->a), 1, (int64_t[]){-1});
     return t->inputs ? gr_linear_plain(g, by_mul(g, x, l), w, b, plain)
                      : by_mul(g, gr_linear_plain(g, x, w, b, plain), l);
 }
@@ -273,16 +280,27 @@ static by_tensor *adapt_linear(void *user, by_graph *g, by_tensor *x, by_tensor 
     return spec && spec->act != BY_ACT_NONE ? by_activation(g, y, spec->act) : y;
 }
 
+static by_tensor *look_up(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *table,
+                          by_tensor *ids, int padding)
+{
+    by_tensor *columns =
+        by_permute_axes(g, model_adapter_declared(g, a->params, t->a), (int[]){1, 0}); /* (inputs, r) */
+    by_tensor *low = gr_gather_plain(g, columns, ids, padding);
+    by_tensor *y = by_add(g, gr_gather_plain(g, table, ids, padding), raise(g, a, t, low));
+    return a->config.dora ? by_mul(g, y, factors(g, a, t, table)) : y;
+}
+
 static by_tensor *adapt_gather(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
     by_adapter *a = user;
     const model_target *t = target_of(g, a, table, NULL, true, false);
-    if (!t)
-        return NULL;
-    by_tensor *columns = by_permute_axes(g, declared(g, a->params, t->a), (int[]){1, 0}); /* (inputs, r) */
-    by_tensor *low = gr_gather_plain(g, columns, ids, padding);
-    by_tensor *y = by_add(g, gr_gather_plain(g, table, ids, padding), raise(g, a, t, low));
-    return a->config.dora ? by_mul(g, y, factors(g, a, t, table)) : y;
+    const model_tokens *tokens = model_tokens_of(g, a, table);
+    if (t && tokens)
+        return by_graph_fail(g, "adapter: the table %s is adapted and has trained tokens; choose one of both",
+                             table->params->list[table->param].name);
+    if (tokens)
+        return model_tokens_look_up(g, a, tokens, gr_gather_plain(g, table, ids, padding), ids);
+    return t ? look_up(g, a, t, table, ids, padding) : NULL;
 }
 
 /* ---- parameters with other values ------------------------------------------------------------- */
@@ -350,7 +368,7 @@ static by_tensor *value_of(by_graph *g, by_adapter *a, const char *name, const b
     if (a->declaring && !find_replaced(a, t->param, tied) && meet_parameter(g, a, name, t, tied) != BY_OK)
         return gr_poison(g);
     const model_replaced *r = find_replaced(a, t->param, tied);
-    return r ? declared(g, a->params, r->own) : NULL;
+    return r ? model_adapter_declared(g, a->params, r->own) : NULL;
 }
 
 static by_tensor *adapt_param(void *user, by_graph *g, by_tensor *t)
@@ -365,10 +383,13 @@ static by_tensor *adapt_tied(void *user, by_graph *g, const char *name, by_tenso
     by_adapter *a = user;
     for (int i = 0; i < a->n_replaced && table->params == a->params; i++)
         if (!a->replaced[i].tied && a->replaced[i].own == table->param)
-            table = declared(g, a->model->params, a->replaced[i].body);
+            table = model_adapter_declared(g, a->model->params, a->replaced[i].body);
     by_tensor *other =
         table->params == a->model->params && table->param >= 0 ? value_of(g, a, name, table, true) : NULL;
-    return other ? other : table;
+    if (other)
+        return other;
+    const model_tokens *tokens = model_tokens_of(g, a, table);
+    return tokens ? model_tokens_table(g, a, tokens, table) : table;
 }
 
 gr_hook model_adapter_hook(by_adapter *a)

@@ -129,8 +129,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= t && strcmp(s + n - t, tail) == 0;
 }
 
-/* A name of a list is the module's path or its end, after a dot. */
-static bool is_named(const char *module, const char *name)
+bool model_adapter_is_named(const char *module, const char *name)
 {
     const size_t n = strlen(module), t = strlen(name);
     return ends_with(module, name) && (n == t || module[n - t - 1] == '.');
@@ -143,7 +142,7 @@ static by_status in_names(const void *what, const char *module, bool *out)
     if (cJSON_IsString(names))
         return match(names->valuestring, module, out, NULL);
     for (const cJSON *n = names ? names->child : NULL; n && !*out; n = n->next)
-        *out = is_named(module, n->valuestring);
+        *out = model_adapter_is_named(module, n->valuestring);
     return BY_OK;
 }
 

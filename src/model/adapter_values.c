@@ -117,6 +117,7 @@ static float *layer_factors(const by_adapter *a, const model_target *t)
 
 by_status model_adapter_derive(by_adapter *a)
 {
+    BY_TRY(model_tokens_derive(a));
     const bool shape_alone = a->model->device->backend == &gr_null_backend;
     for (int i = 0; i < a->n_targets && !shape_alone; i++) {
         const model_target *t = &a->targets[i];
@@ -156,6 +157,18 @@ static by_status draw_prompt(by_adapter *a, uint64_t seed)
     return s;
 }
 
+static by_status copy_tokens(by_adapter *a, const model_tokens *t)
+{
+    float *table = values_of(a->model->params, t->table),
+          *rows = table ? values_of(a->params, t->rows) : NULL;
+    if (rows)
+        model_tokens_copy(t, a->params->list[t->rows].dim[1], table, rows, false);
+    by_status s = rows ? by_params_set(a->params, t->rows, BY_SLOT_VALUE, rows) : base_error_status();
+    base_free(table);
+    base_free(rows);
+    return s;
+}
+
 by_status model_adapter_init(by_adapter *a, uint64_t seed)
 {
     BY_TRY(by_params_init(a->params, seed));
@@ -163,6 +176,8 @@ by_status model_adapter_init(by_adapter *a, uint64_t seed)
         return draw_prompt(a, seed);
     for (int i = 0; i < a->n_replaced; i++)
         BY_TRY(copy_from_body(a, &a->replaced[i]));
+    for (int i = 0; i < a->n_tokens; i++)
+        BY_TRY(copy_tokens(a, &a->tokens[i]));
     for (int i = 0; i < a->n_targets && a->config.dora; i++) {
         const model_target *t = &a->targets[i];
         float *m = layer_norms(a, t, 0);
@@ -188,7 +203,7 @@ static bool is_tied_table(const by_model *m, int param)
     return table && writes && m->arch->head && !model_head(m)->own;
 }
 
-static by_status check_merge(const by_adapter *a, int param)
+static by_status check_stored(const by_adapter *a, int param)
 {
     const gr_param_info *info = &a->model->params->list[param];
     if (info->mapped)
@@ -197,13 +212,19 @@ static by_status check_merge(const by_adapter *a, int param)
     if (!by_dtype_is_float(info->type))
         return base_fail(BY_ERR_UNSUPPORTED, "%s is stored as %s, which loses what an adapter adds",
                          info->name, by_dtype_name(info->type));
-    if (is_tied_table(a->model, param))
-        return base_fail(
-            BY_ERR_UNSUPPORTED,
-            "%s is the table of embeddings and the weight of the output head; the adapter changes "
-            "one of them alone and cannot be merged",
-            info->name);
     return BY_OK;
+}
+
+static by_status check_merge(const by_adapter *a, int param)
+{
+    BY_TRY(check_stored(a, param));
+    return is_tied_table(a->model, param)
+               ? base_fail(
+                     BY_ERR_UNSUPPORTED,
+                     "%s is the table of embeddings and the weight of the output head; the adapter changes "
+                     "one of them alone and cannot be merged",
+                     a->model->params->list[param].name)
+               : BY_OK;
 }
 
 /* Keeps the present values of a parameter of the body. */
@@ -266,6 +287,36 @@ static by_status merge_value(by_adapter *a, const model_replaced *r)
     return s;
 }
 
+/* A head that is tied to the table has the tokens as well. */
+static by_status merge_tokens(by_adapter *a, const model_tokens *t)
+{
+    BY_TRY(keep(a, t->table));
+    float *table = values_of(a->model->params, t->table),
+          *rows = table ? values_of(a->params, t->rows) : NULL;
+    if (rows)
+        model_tokens_copy(t, a->params->list[t->rows].dim[1], table, rows, true);
+    by_status s =
+        rows ? by_params_set(a->model->params, t->table, BY_SLOT_VALUE, table) : base_error_status();
+    base_free(table);
+    base_free(rows);
+    return s;
+}
+
+static by_status check_all(const by_adapter *a)
+{
+    for (int i = 0; i < a->n_targets; i++) {
+        const model_target *t = &a->targets[i];
+        BY_TRY(check_merge(a, t->weight));
+        if (a->config.ia3 && !t->inputs && t->bias >= 0)
+            BY_TRY(check_merge(a, t->bias));
+    }
+    for (int i = 0; i < a->n_replaced; i++)
+        BY_TRY(check_merge(a, a->replaced[i].body));
+    for (int i = 0; i < a->n_tokens; i++)
+        BY_TRY(check_stored(a, a->tokens[i].table));
+    return BY_OK;
+}
+
 by_status by_adapter_merge(by_adapter *a)
 {
     if (!a)
@@ -276,20 +327,15 @@ by_status by_adapter_merge(by_adapter *a)
     for (const by_adapter *o = a->model->adapters; o; o = o->next)
         if (o->before)
             return base_fail(BY_ERR_ARGUMENT, "an adapter is merged already");
-    for (int i = 0; i < a->n_targets; i++) {
-        const model_target *t = &a->targets[i];
-        BY_TRY(check_merge(a, t->weight));
-        if (a->config.ia3 && !t->inputs && t->bias >= 0)
-            BY_TRY(check_merge(a, t->bias));
-    }
-    for (int i = 0; i < a->n_replaced; i++)
-        BY_TRY(check_merge(a, a->replaced[i].body));
+    BY_TRY(check_all(a));
     a->before = base_alloc_zero((size_t)a->model->params->count, sizeof *a->before);
     by_status s = a->before ? BY_OK : BY_ERR_MEMORY;
     for (int i = 0; i < a->n_targets && s == BY_OK; i++)
         s = (a->config.ia3 ? merge_vector : merge_layer)(a, &a->targets[i]);
     for (int i = 0; i < a->n_replaced && s == BY_OK; i++)
         s = merge_value(a, &a->replaced[i]);
+    for (int i = 0; i < a->n_tokens && s == BY_OK; i++)
+        s = merge_tokens(a, &a->tokens[i]);
     if (s != BY_OK && a->before)
         by_adapter_unmerge(a);
     return s;

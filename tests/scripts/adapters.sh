@@ -358,6 +358,29 @@ wrong both-adapters 2 'only one adapter' --ia3 default --lora r=4
 wrong frozen-layers-besides 1 'an adapter freezes the whole model' --lora r=4 --freeze body
 run classify "$bert" --adapter "$tmp/nowhere" --threads 1 text
 check no-such-adapter fails 1 nowhere
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,targets=c_attn,tokens=5,7 --max-steps 3 --lr 1e-2 --threads 1 --quiet \
+    --out "$tmp/tokens"
+check tokens works model
+check tokens-are-stored grep -qa 'wte.token_adapter.trainable_tokens_delta' "$tmp/tokens/adapter_model.safetensors"
+check tokens-are-configured eval 'tr -d "\n " <"$tmp/tokens/adapter_config.json" | grep -q "\"trainable_token_indices\":\[5,7\]"'
+run convert "$tmp/tokens" "$tmp/tokens-merged"
+check tokens-merge works merged
+run eval "$tmp/tokens" --data "$tmp/text.txt" --threads 1 --json
+loss=$(field loss)
+run eval "$tmp/tokens-merged" --data "$tmp/text.txt" --threads 1 --json
+check tokens-merged-compute-the-same near "$(field loss)" "$loss"
+run generate "$tmp/tokens" --threads 1 --prompt 'the cat' -n 12 --greedy
+cp "$tmp/out" "$tmp/said"
+run generate "$tmp/tokens-merged" --threads 1 --prompt 'the cat' -n 12 --greedy
+check tokens-write-the-same cmp "$tmp/out" "$tmp/said"
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,tokens=5,99999 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
+check no-such-token fails 1 'has no token 99999'
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,tokens=5,5 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
+check a-token-twice fails 1 'is named twice'
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,targets=wte,tokens=5 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
+check a-table-both-ways fails 1 'choose one of both'
+run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,tokens=5 --weights q8_0 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
+check tokens-over-blocks fails 1 'stored as q8_0'
 run classify "$bert" --adapter "$gpt2" --threads 1 text
 check a-model-is-no-adapter fails 1 'has no adapter_config.json'
 run classify "$bert" --adapter "$tmp/lm" --threads 1 text
