@@ -130,6 +130,7 @@ static void test_own_cases(void **state)
                                         "tune-gptj-head",
                                         "tune-bert-head",
                                         "tune-llama-tokens",
+                                        "tune-gpt2-shifts",
                                         "align-sft",
                                         "align-dpo-mixed",
                                         "align-grpo-tokens"};

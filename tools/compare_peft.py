@@ -73,6 +73,8 @@ READ = {
                               dict(target_modules=["embed_tokens", "up_proj"], use_dora=True)),
     "llama-all-linear": (t.LlamaForCausalLM, LLAMA, dict(target_modules="all-linear", use_rslora=True,
                                                          exclude_modules=["k_proj"], layers_to_transform=None)),
+    "llama-shifts": (t.LlamaForCausalLM, LLAMA, dict(target_modules=["q_proj", "up_proj"], lora_bias=True)),
+    "gpt2-shifts": (t.GPT2LMHeadModel, GPT2, dict(target_modules="all-linear", lora_bias=True, bias="lora_only")),
     "gpt2-tokens": (t.GPT2LMHeadModel, GPT2, dict(target_modules="all-linear", trainable_token_indices=[60, 0, 7], bias="all")),
     "gpt2-tokens-positions": (t.GPT2LMHeadModel, GPT2, dict(target_modules=["c_attn"],
                                                             trainable_token_indices={"wte": [1, 7], "wpe": [0, 3]})),

@@ -362,6 +362,15 @@ def record_tune_tokens(out):
                 lora(target_modules=["q_proj"], trainable_token_indices=[19, 0, 5]), batches=rest)
 
 
+def record_tune_shifts(out):
+    """B has a bias, which joins that of the layer."""
+    config = GPT2Config(vocab_size=20, n_positions=10, n_embd=8, n_layer=1, n_head=2, n_inner=12, resid_pdrop=0.0, embd_pdrop=0.0,
+                        attn_pdrop=0.0)
+    first, *rest = batches_of(30, 20)
+    record_tune(out, "tune-gpt2-shifts", "gpt2", with_values(GPT2LMHeadModel(config), 30, 0.4), first,
+                lora(target_modules=["c_fc", "c_proj"], lora_bias=True, use_rslora=True), batches=rest)
+
+
 def tiny_pictures(**more):
     return {"pixel_values": torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(16)), **more}
 
@@ -473,5 +482,5 @@ if __name__ == "__main__":
     for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
                  record_caption, record_caption_bert, record_caption_roberta, record_caption_roberta_padding, record_tune_deit,
                  record_tune_old, record_tune_caption, record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads,
-                 record_tune_tokens):
+                 record_tune_tokens, record_tune_shifts):
         each(target)

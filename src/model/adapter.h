@@ -17,6 +17,7 @@ typedef struct model_adapter_config {
     bool prompt;          /* their embeddings are trained; otherwise their keys and values */
     double alpha, dropout;
     bool ia3, rslora, dora;
+    bool shifts; /* B has a bias (lora_bias) */
     enum { MODEL_BIAS_NONE, MODEL_BIAS_ADAPTED, MODEL_BIAS_ALL } bias;
     const cJSON *targets, *excluded;           /* a string or a list of strings; excluded: NULL: none */
     const cJSON *feedforward;                  /* of IA3: the same; NULL: not IA3 */
@@ -37,9 +38,9 @@ typedef struct model_target {
     bool inputs;    /* of IA3: the inputs are scaled, not the outputs */
     int rank;
     double alpha, scale;
-    int a, b, magnitude; /* parameters of the adapter; -1: none */
-    int64_t width;       /* with a prefix: of the keys, and of the values; of the embeddings of a prompt */
-    int norms; /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
+    int a, b, shift, magnitude; /* parameters of the adapter; -1: none. shift: the bias of B, (outputs) */
+    int64_t width; /* with a prefix: of the keys, and of the values; of the embeddings of a prompt */
+    int norms;     /* fixed, of outputs: |W|^2 in training, otherwise magnitude / |W + scale B A|; -1: none */
 } model_target;
 
 /* A parameter of the body that has other values with the adapter: of a module that is stored whole, or a bias. */

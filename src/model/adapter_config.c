@@ -55,6 +55,7 @@ static const char *const known[] = {"auto_mapping",
                                              "layers_to_transform",
                                              "loftq_config",
                                              "lora_alpha",
+                                             "lora_bias",
                                              "lora_dropout",
                                              "lora_ga_config",
                                              "megatron_core",
@@ -199,6 +200,9 @@ static by_status read_lora(const cJSON *json, model_adapter_config *c)
     BY_TRY(base_json_double(json, "lora_dropout", 0, 0, 0.999, &c->dropout));
     BY_TRY(base_json_bool(json, "use_rslora", false, &c->rslora));
     BY_TRY(base_json_bool(json, "use_dora", false, &c->dora));
+    BY_TRY(base_json_bool(json, "lora_bias", false, &c->shifts));
+    if (c->shifts && c->dora)
+        return base_fail(BY_ERR_UNSUPPORTED, "adapter_config.json: lora_bias does not go with use_dora");
     BY_TRY(read_bias(json, c));
     BY_TRY(read_list(json, "layers_to_transform", true, true, &c->layers));
     BY_TRY(read_list(json, "layers_pattern", false, true, &c->layers_pattern));

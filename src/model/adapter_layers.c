@@ -67,6 +67,8 @@ static void declare(by_graph *g, by_adapter *a, model_target *t, const char *mod
         model_adapter_own(g, a, module, t->embedding ? "lora_embedding_B" : "lora_B.weight", 2,
                           (int64_t[]){out, r}, t->embedding ? normal : zero);
     by_tensor *magnitude = NULL, *norms = NULL;
+    const by_tensor *shift =
+        a->config.shifts ? model_adapter_own(g, a, module, "lora_B.bias", 1, &out, zero) : NULL;
     if (a->config.dora) {
         magnitude = model_adapter_own(g, a, module, "lora_magnitude_vector", 1, &out, zero);
         norms = model_adapter_own(g, a, module, "norms", 1, &out, zero);
@@ -75,6 +77,7 @@ static void declare(by_graph *g, by_adapter *a, model_target *t, const char *mod
         return;
     t->a = low->param;
     t->b = high->param;
+    t->shift = shift ? shift->param : -1;
     t->magnitude = magnitude ? magnitude->param : -1;
     t->norms = norms ? norms->param : -1;
     if (norms)
@@ -88,7 +91,7 @@ static void declare_vector(by_graph *g, by_adapter *a, model_target *t, const ch
     const int64_t row[] = {1, inputs_of(t, w)}, column[] = {outputs_of(t, w), 1};
     const by_tensor *l =
         model_adapter_own(g, a, module, "ia3_l", 2, t->inputs ? row : column, (by_init){BY_INIT_ONE, 0});
-    t->b = t->magnitude = t->norms = -1;
+    t->b = t->shift = t->magnitude = t->norms = -1;
     if (gr_is_bad(g))
         return;
     t->a = l->param;
@@ -128,6 +131,9 @@ static by_status is_adapted(by_adapter *a, const char *name, const char *module,
     *out = !embedding && !saved && !is_head(a, name);
     if (!all)
         BY_TRY(model_adapter_matches(a, module, out));
+    if (*out && embedding && a->config.shifts)
+        return base_fail(BY_ERR_UNSUPPORTED,
+                         "adapter: lora_bias is for linear layers, and %s is an embedding", name);
     if (*out && embedding && a->config.ia3)
         return base_fail(BY_ERR_UNSUPPORTED, "adapter: IA3 scales linear layers, and %s is an embedding",
                          name);
@@ -230,11 +236,13 @@ static by_tensor *factors(by_graph *g, const by_adapter *a, const model_target *
     return by_cast(g, by_div(g, magnitude, norm), a->params->type);
 }
 
-/* s low B^T, where low is x A^T. */
+/* s low B^T, where low is x A^T; with a bias of B, s (low B^T + bias). */
 static by_tensor *raise(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *low)
 {
-    return gr_linear_plain(g, by_scale(g, low, t->scale), model_adapter_declared(g, a->params, t->b), NULL,
-                           NULL);
+    by_tensor *y = gr_linear_plain(g, by_scale(g, low, t->scale), model_adapter_declared(g, a->params, t->b),
+                                   NULL, NULL);
+    return t->shift < 0 ? y
+                        : by_add(g, y, by_scale(g, model_adapter_declared(g, a->params, t->shift), t->scale));
 }
 
 /* With dropout, the reference scales the product of what dropout has left, and adds that to the product of x. */

@@ -235,6 +235,19 @@ static by_status keep(by_adapter *a, int param)
     return a->before[param] ? BY_OK : base_error_status();
 }
 
+/* The bias of B joins that of the layer. */
+static by_status merge_shift(by_adapter *a, const model_target *t)
+{
+    BY_TRY(keep(a, t->bias));
+    float *bias = values_of(a->model->params, t->bias), *shift = bias ? values_of(a->params, t->shift) : NULL;
+    for (int64_t i = 0; shift && i < a->params->list[t->shift].count; i++)
+        bias[i] += (float)t->scale * shift[i];
+    by_status s = shift ? by_params_set(a->model->params, t->bias, BY_SLOT_VALUE, bias) : base_error_status();
+    base_free(bias);
+    base_free(shift);
+    return s;
+}
+
 static by_status merge_layer(by_adapter *a, const model_target *t)
 {
     const gr_param_info *info = &a->model->params->list[t->weight];
@@ -248,7 +261,7 @@ static by_status merge_layer(by_adapter *a, const model_target *t)
         s = by_params_set(a->model->params, t->weight, BY_SLOT_VALUE, w);
     base_free(f);
     base_free(w);
-    return s;
+    return s == BY_OK && t->shift >= 0 ? merge_shift(a, t) : s;
 }
 
 /* Multiplies the values of a parameter of the body by n factors, in turns, each factor for `run` values. */
@@ -307,8 +320,12 @@ static by_status check_all(const by_adapter *a)
     for (int i = 0; i < a->n_targets; i++) {
         const model_target *t = &a->targets[i];
         BY_TRY(check_merge(a, t->weight));
-        if (a->config.ia3 && !t->inputs && t->bias >= 0)
+        if (t->bias >= 0 && (t->shift >= 0 || (a->config.ia3 && !t->inputs)))
             BY_TRY(check_merge(a, t->bias));
+        if (t->bias < 0 && t->shift >= 0)
+            return base_fail(BY_ERR_UNSUPPORTED,
+                             "the adapter adds a bias to %s, which has none: it cannot be merged",
+                             a->model->params->list[t->weight].name);
     }
     for (int i = 0; i < a->n_replaced; i++)
         BY_TRY(check_merge(a, a->replaced[i].body));

@@ -33,7 +33,7 @@ for mode in merged alternating heads; do
     verify sparse-fixed-lm-$mode f32
 done
 verify gpt2-lm bf16
-for case in gpt2 bert t5 transfo-xl transfo-xl-authors xlnet-answers imagegpt-classify vit-other-size deit-teacher caption caption-bert caption-roberta caption-roberta-padding align-sft align-dpo-mixed align-grpo-tokens upscale-2d upscale-dmol; do
+for case in gpt2 bert t5 transfo-xl transfo-xl-authors xlnet-answers imagegpt-classify vit-other-size deit-teacher caption caption-bert caption-roberta caption-roberta-padding tune-llama-tokens tune-gpt2-shifts align-sft align-dpo-mixed align-grpo-tokens upscale-2d upscale-dmol; do
     check "own $case" "$program" verify "$BANYAN_SOURCE/tests/data/verify/$case" --device cuda
 done
 for case in reformer-padding longformer-choice xlnet-empty-memory; do
