@@ -339,6 +339,46 @@ static void test_gae(void **state)
     assert_int_equal(by_gae_compute(&bad, &(by_gae_spec){0}, &out), BY_ERR_ARGUMENT);
 }
 
+/* ---- noise on embeddings ---------------------------------------------------------------------- */
+
+enum { EMBEDDED = ROWS * SEQ * 16 };
+
+/* What the first layer reads. */
+static void embed(by_model *m, by_grad_mode grads, float *out)
+{
+    by_batch b = batch();
+    by_pass *p =
+        by_pass_new(m, &b, &(by_pass_spec){.grads = grads, .hidden = true, .loss = by_likelihood_loss});
+    if (!p)
+        fail_msg("%s", by_error_message());
+    expect(by_pass_run(p, &b));
+    expect(by_pass_read(p, by_io_output_at(by_pass_io(p), "hidden", 0), out));
+    by_pass_free(p);
+}
+
+/* Uniform within alpha / sqrt(T C), in passes with gradients alone. */
+static void test_noise(void **state)
+{
+    (void)state;
+    by_model *m = make("gpt2", BY_TASK_LM, 0, 3, true);
+    static float plain[EMBEDDED], noisy[EMBEDDED], read[EMBEDDED];
+    const double bound = 5 / sqrt(SEQ * 16.0);
+    double most = 0, squares = 0;
+    embed(m, BY_GRAD_STORE, plain);
+    by_model_set_noise(m, 5);
+    embed(m, BY_GRAD_STORE, noisy);
+    embed(m, BY_GRAD_NONE, read);
+    for (int i = 0; i < EMBEDDED; i++) {
+        const double d = (double)noisy[i] - (double)plain[i];
+        most = BY_MAX(most, fabs(d));
+        squares += d * d / EMBEDDED;
+        assert_true(read[i] == plain[i]);
+    }
+    assert_true(most <= bound * 1.0001 && most > 0.95 * bound);
+    assert_true(fabs(squares / (bound * bound / 3) - 1) < 0.2); /* the variance of a uniform variable */
+    by_model_free(m);
+}
+
 /* ---- what is missing -------------------------------------------------------------------------- */
 
 static void refuse(by_model *m, const by_batch *b, by_loss_fn loss, void *spec, const char *why)
@@ -396,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_policy_edges), cmocka_unit_test(test_reference_without_adapter),
         cmocka_unit_test(test_teacher),      cmocka_unit_test(test_advantages),
         cmocka_unit_test(test_gae),          cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_noise),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -47,6 +47,7 @@ typedef struct by_align_spec {
     int limit;                 /* tokens of a sequence; 0: the model's context */
     bool keep_end;             /* longer sequences lose their beginning, not their end */
     bool learn_prompts, pack;  /* supervised: all tokens are learned; several examples share a row */
+    double noise;              /* supervised: alpha of by_model_set_noise; 0: none */
     bool dynamic; /* supervised: by_likelihood_spec.dynamic. Evaluations report the plain likelihood */
     /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;

@@ -236,6 +236,9 @@ BY_API by_stream *by_stream_new(by_model *m, int batch);
 
 /* Sets the probability of every dropout in the model. 0 disables dropout and stochastic depth. */
 BY_API void by_model_set_dropout(by_model *m, double p);
+/* Adds uniform noise within alpha / sqrt(T C) to the token embeddings in training passes that are made from now
+ * on, for rows of T tokens of width C (NEFTune, Jain et al. 2023). 0 disables it. */
+BY_API void by_model_set_noise(by_model *m, double alpha);
 /* Rounds of hashing of a model with LSH attention, otherwise 0. No parameter depends on them: evaluation may
  * use more than training. Existing passes keep theirs. Setting them is BY_ERR_UNSUPPORTED for other
  * models. */

@@ -49,6 +49,7 @@ static by_status open_fresh(tuning *t)
         return base_error_status();
     if (t->spec.dropout > 0)
         by_model_set_dropout(t->model, t->spec.dropout);
+    by_model_set_noise(t->model, t->spec.noise);
     return BY_OK;
 }
 
@@ -60,6 +61,7 @@ static by_status load(void *self, const char *dir)
     t->model = by_model_open(t->device, dir, &spec);
     if (!t->model)
         return base_error_status();
+    by_model_set_noise(t->model, t->spec.noise);
     return train_model_load(t->model, dir);
 }
 
@@ -220,6 +222,7 @@ static void record_method(const tuning *t, train_record *out)
     train_record_newer(out, "divergence_alpha", s->divergence_alpha, 0);
     train_record_newer(out, "weight_pairs", s->weight_pairs, 0);
     train_record_newer(out, "dynamic", s->dynamic, 0);
+    train_record_newer(out, "noise", s->noise, 0);
     train_record_newer(out, "keep_end", s->keep_end, 0);
     if (align_needs_reference(s)) /* where it lies may change */
         train_record_newer(out, "own_reference", s->reference != NULL, NAN);
@@ -557,9 +560,10 @@ static by_status check_spec(const by_align_spec *s)
     BY_TRY(check_loss(s));
     if (s->eval_fraction < 0 || s->eval_fraction >= 1)
         return base_fail(BY_ERR_ARGUMENT, "a share of %g cannot be held out", s->eval_fraction);
-    return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts || s->dynamic)
-               ? base_fail(BY_ERR_ARGUMENT,
-                           "packing, learning prompts and the dynamic loss are for supervised tuning alone")
+    return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts || s->dynamic || s->noise != 0)
+               ? base_fail(
+                     BY_ERR_ARGUMENT,
+                     "packing, learning prompts, noise and the dynamic loss are for supervised tuning alone")
                : BY_OK;
 }
 

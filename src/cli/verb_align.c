@@ -81,6 +81,8 @@ static const cli_option options[] = {
      .help = "sft: put several examples into a row; attention does not cross them"},
     {CLI_AT(align_options, run.dynamic), .name = "dynamic",
      .help = "sft: weigh each token's loss by its probability (DFT)"},
+    {CLI_AT(align_options, run.noise), .name = "neftune", CLI_RANGE(0, 1e4), .preset = "0",
+     .help = "sft: noise on embeddings in training, alpha of NEFTune, such as 5"},
     {CLI_AT(align_options, show), .name = "show-batch", CLI_MIN(1),
      .help = "print N examples as the model gets them, with the learned tokens marked, and stop"},
 
@@ -289,6 +291,7 @@ static const cli_scope scopes[] = {
     {"unpaired", BIT(KTO), "kto"},
     {"learn-prompts", BIT(SFT), "sft"},
     {"dynamic", BIT(SFT), "sft"},
+    {"neftune", BIT(SFT), "sft"},
     {"keep-end", ~POLICIES, "methods that learn from given answers"},
     {"pack", BIT(SFT), "sft"},
     {"reference", BIT(DPO) | BIT(KTO) | POLICIES, "dpo, kto and policies"},

@@ -179,7 +179,9 @@ static void build(const by_model *m, by_graph *g, by_model_io *io, by_adapter *a
         return;
     g->hook = a ? &a->hook : NULL;
     model_prompt_begin(a, g, io);
+    void *noise = model_noise_begin(m, g, io);
     build_body(m, g, io);
+    model_noise_end(noise, g);
     if (m->task == BY_TASK_ENCODER)
         by_io_return(io, "features", by_io_output(io, "memory"));
     static const char *const weights[] = {"attention", "source_attention", "cross_attention",
@@ -459,6 +461,12 @@ void by_model_set_dropout(by_model *m, double p)
     arch_config_set(m->arch, m->config, ARCH_ROLE_DROPOUT, p);
     if (p == 0)
         arch_config_set(m->arch, m->config, ARCH_ROLE_DROP_PATH, 0);
+}
+
+void by_model_set_noise(by_model *m, double alpha)
+{
+    if (m)
+        m->noise = alpha;
 }
 
 int by_model_hash_rounds(const by_model *m)

@@ -24,6 +24,7 @@ struct by_model {
     char *dir;        /* of the weights; NULL for a new model */
     bool *fresh;      /* per parameter: it may keep its initial value if the file lacks it; NULL: none */
     by_adapter *adapters, *adapter; /* all adapters, and the active one; NULL: none */
+    double noise;                   /* by_model_set_noise; 0: none */
 };
 
 /* The part of the configuration that describes the language model head. */
@@ -45,6 +46,10 @@ static inline bool model_has_new_head(by_task t)
 }
 
 void model_strings_free(char **names, int count); /* frees a list of heap strings; NULL is a no-op */
+
+/* Noise on embeddings while the body is built (noise.c); NULL: none. */
+void *model_noise_begin(const by_model *m, by_graph *g, const by_model_io *io);
+void model_noise_end(void *begun, by_graph *g);
 
 /* ---- config.json (config_json.c) ------------------------------------------------------------- */
 

@@ -87,6 +87,18 @@ check a-dynamic-loss works '"method":"sft"'
 run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --out "$tmp/dynamic" --max-steps 4 --keep-end "$@"
 check another-truncation-is-another-run fails 1 'started with keep_end 0'
 
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --neftune 5 --dropout 0 --out "$tmp/noise" --max-steps 4 --save-steps 2 "$@"
+check noise works '"method":"sft"'
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --dropout 0 --out "$tmp/quiet" --max-steps 4 --save-steps 2 "$@"
+check noise-differs eval '! cmp -s "$tmp/noise/model.safetensors" "$tmp/quiet/model.safetensors"'
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --neftune 5 --dropout 0 --out "$tmp/noise2" --max-steps 4 --save-steps 2 "$@"
+check noise-repeats cmp "$tmp/noise/model.safetensors" "$tmp/noise2/model.safetensors"
+loss=$(field train_loss)
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --neftune 5 --dropout 0 --recompute --out "$tmp/noise3" --max-steps 4 "$@"
+check noise-is-recomputed near "$(field train_loss)" "$loss"
+run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --neftune 5 --lora r=2 --out "$tmp/noise4" --max-steps 2 "$@"
+check noise-with-an-adapter works '"method":"sft"'
+
 # ---- rows as they are ------------------------------------------------------------------------------------------------------
 run align "$gpt2" --method sft --data "$tmp/sft.jsonl" --show-batch 2
 check shows-rows works '^row 1: 20 tokens, 9 learned'
