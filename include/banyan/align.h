@@ -134,7 +134,7 @@ typedef enum by_policy_mean {
     BY_MEAN_GIVEN /* by `divisor`: all tokens of several batches (DAPO), or rows times the longest answer (Dr. GRPO) */
 } by_policy_mean;
 
-/* What a ratio makes of the advantage A. */
+/* The term of a token: its ratio and the advantage A. */
 typedef enum by_policy_term {
     BY_TERM_CLIPPED, /* -min(ratio A, clip(ratio) A) */
     BY_TERM_WEIGHTED, /* -min(ratio, epsilon_high) A log p, without a gradient through the ratio (CISPO, MiniMax 2025) */
@@ -147,10 +147,8 @@ typedef struct by_policy_spec {
     by_policy_mean mean;
     double divisor;
     by_policy_term term;
-    double
-        delta; /* of CLIPPED: the ratio itself is no more than this, so that bad answers count so far, too; 0: no limit */
-    double
-        top_entropy; /* share of the tokens, those of highest entropy, that learn (Wang et al. 2025); 0: all */
+    double delta; /* CLIPPED: upper bound of the ratio, which limits the loss of bad answers too; 0: none */
+    double top_entropy; /* share of tokens, those of highest entropy, to train on (Wang et al. 2025); 0: all */
     bool by_sequence; /* one ratio for an answer: the geometric mean of its tokens' (GSPO, Zheng et al. 2025) */
     bool whole_sequence; /* one ratio for an answer: that of its probabilities; the mean is that of the rows (RLOO) */
     double epsilon_low, epsilon_high; /* 0: 0.2; epsilon_high of WEIGHTED: 5 */

@@ -311,7 +311,7 @@ static by_status prepare(void *user, by_batch *b, bool compiles)
     return r->store ? distill_store_teach(r->store, b, compiles) : BY_OK;
 }
 
-/* A number that follows from the layer map; 0: there is none. */
+/* A hash of the layer map; 0: none is given. */
 static double map_sum(const distill_run *r)
 {
     const by_distill_spec *t = &r->terms;

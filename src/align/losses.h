@@ -7,14 +7,14 @@
 /* Log-probabilities under the policy minus those under the reference, (B): of chosen (w) and rejected (l) answers. */
 typedef struct train_ratios {
     by_tensor *w, *l;
-    by_tensor *d;      /* w - l; with another divergence than the reverse KL, of what it makes of both */
+    by_tensor *d;      /* w - l; for other divergences than the reverse KL the difference of f(r) */
     by_tensor *mean_d; /* the same, each divided by the tokens of its answer: read by IPO and SIGMOID_NORM */
     by_tensor *policy_d, *ref_d; /* chosen minus rejected under the policy and the reference: read by AOT */
 } train_ratios;
 /* (B). SFT is no function of these. */
 by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratios *r);
 
-/* By what ratios may exceed 1, or with BY_TERM_WEIGHTED the largest ratio. */
+/* The upper clipping range; for BY_TERM_WEIGHTED the largest ratio. */
 double train_epsilon_high(const by_policy_spec *s);
 /* -min(ratio A, clip(ratio) A), of the shape of ratio. */
 by_tensor *train_clipped_losses(by_graph *g, const by_policy_spec *s, by_tensor *ratio,

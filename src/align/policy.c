@@ -7,7 +7,7 @@
 #define SOFT_GOOD 1.0
 #define SOFT_BAD  1.05
 #define ALMOST_HALF \
-    0.4999 /* casts round to the nearest: with this they round up, whole numbers with rounding errors excepted */
+    0.4999 /* added before a cast, which rounds to nearest: rounds up, but not a whole number with a rounding error */
 
 /* (B) as (B, 1), so that it repeats along the tokens. */
 static by_tensor *column(by_graph *g, by_tensor *x)
@@ -54,8 +54,8 @@ static by_tensor *token_losses(by_graph *g, const by_policy_spec *s, by_tensor *
                                        : train_clipped_losses(g, s, ratio, advantages);
 }
 
-/* 1 for the tokens whose entropy is no less than the quantile 1 - share of those that are there: from place (1 - share) (n - 1) in
- * order on, rounded up. What is not there comes after all others. */
+/* 1 for tokens whose entropy is at least the quantile 1 - share of the n tokens of the batch: sorted, those from index
+ * (1 - share) (n - 1), rounded up. Padding sorts last. */
 static by_tensor *entropy_mask(by_graph *g, double share, by_tensor *entropy, by_tensor *mask)
 {
     const int64_t n = by_elements(mask), column_of[] = {n, 1}, one = 1;

@@ -13,7 +13,7 @@ static void record_rewards(const align_policy *p, train_record *out, base_buf *t
     train_record_text(out, "rewards", text->failed ? "" : text->data, TRAIN_SAME);
 }
 
-/* The strings that end an answer, as a list in JSON; no text where there are none. */
+/* The stop strings, quoted and separated by commas; none: no text. */
 static void record_stops(const align_policy *p, train_record *out, base_buf *text)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -25,7 +25,7 @@ static void record_stops(const align_policy *p, train_record *out, base_buf *tex
     out->facts[out->count - 1].absent = text->data; /* older records lack it */
 }
 
-/* What older records lack. */
+/* Values that older records lack. */
 static void record_younger(const align_policy *p, train_record *out)
 {
     const by_policy_run *run = &p->spec.policy;

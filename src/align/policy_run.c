@@ -259,7 +259,7 @@ static by_status check_terms(const by_align_spec *s)
     if ((run->delta != 0 || run->top_entropy != 1) && s->method != BY_ALIGN_GRPO)
         return base_fail(BY_ERR_ARGUMENT, "delta and top_entropy are for GRPO alone");
     if (run->normalize && s->method != BY_ALIGN_RLOO)
-        return base_fail(BY_ERR_ARGUMENT, "RLOO alone normalizes its advantages: GRPO has scale");
+        return base_fail(BY_ERR_ARGUMENT, "normalized advantages are for RLOO; GRPO has scale");
     return BY_OK;
 }
 

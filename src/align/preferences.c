@@ -122,7 +122,7 @@ static by_tensor *exo(by_graph *g, by_tensor *d, double beta, double e)
     return by_add(g, by_mul(g, sigmoid(g, d, beta), win), by_mul(g, sigmoid(g, d, -beta), lose));
 }
 
-/* Between the logistic and the exponential loss, by where the reward margin is. */
+/* A mixture of the logistic and the exponential loss, weighted by the reward margin. */
 static by_tensor *discopop(by_graph *g, by_tensor *d, double beta)
 {
     const double tau = 0.05;
@@ -179,7 +179,7 @@ by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratio
     }
 }
 
-/* What a log-ratio is worth: f'(ratio) of the divergence that the loss bounds (Wang et al. 2023). */
+/* f(r) of the divergence (docs/ALIGN.md; Wang et al. 2023). */
 static by_tensor *worth(by_graph *g, const by_dpo_spec *s, by_tensor *ratio)
 {
     const double alpha = train_or(s->divergence_alpha, 0.5), less = alpha - 1;
@@ -201,7 +201,7 @@ typedef struct pair_tensors {
     by_tensor *weights; /* (n); NULL: 1 */
 } pair_tensors;
 
-/* How likely the policy would write both answers: of each, the exponential of the mean of log p - log sum p^2 over its tokens. The
+/* How likely the policy is to write both answers: for each, exp of the mean of log p - log sum p^2 over its tokens. The
  * latter is that of the distribution with doubled logits minus that of the plain one. No gradient. */
 static by_tensor *pair_weights(by_graph *g, const by_model_io *io, const pair_tensors *p)
 {

@@ -304,7 +304,7 @@ static by_tensor *adapt_gather(void *user, by_graph *g, by_tensor *table, by_ten
     const model_target *t = target_of(g, a, table, NULL, true, false);
     const model_tokens *tokens = model_tokens_of(g, a, table);
     if (t && tokens)
-        return by_graph_fail(g, "adapter: the table %s is adapted and has trained tokens; choose one of both",
+        return by_graph_fail(g, "adapter: the table %s is adapted and has trained tokens; choose one",
                              table->params->list[table->param].name);
     if (tokens)
         return model_tokens_look_up(g, a, tokens, gr_gather_plain(g, table, ids, padding), ids);

@@ -378,7 +378,7 @@ check no-such-token fails 1 'has no token 99999'
 run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,tokens=5,5 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
 check a-token-twice fails 1 'is named twice'
 run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,targets=wte,tokens=5 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
-check a-table-both-ways fails 1 'choose one of both'
+check a-table-both-ways fails 1 'choose one'
 run finetune "$gpt2" --task lm --data "$tmp/text.txt" --lora r=2,tokens=5 --weights q8_0 --max-steps 1 --threads 1 --quiet --out "$tmp/none"
 check tokens-over-blocks fails 1 'stored as q8_0'
 run classify "$bert" --adapter "$gpt2" --threads 1 text
