@@ -876,6 +876,25 @@ static void test_convert_limits(void **state)
     assert_int_equal(truth, 1);
 }
 
+static void test_articles(void **state)
+{
+    (void)state;
+    static const char *const an[] = {"ImageGPTModel", "OpenAIGPTModel", "AlbertModel", "encoder",
+                                     "XLNetModel",    "XLMModel",       "RNN",         "LSTM (1997)",
+                                     "MT5Model",      "n-gram model"};
+    static const char *const a[] = {"BertModel", "T5Model",       "UMT5Model",
+                                    "GRUModel",  "MarianMTModel", "ViTModel"};
+    char text[100];
+    for (int i = 0; i < BY_COUNT(an); i++) {
+        snprintf(text, sizeof text, "an %s", an[i]);
+        assert_string_equal(base_a(an[i]).text, text);
+    }
+    for (int i = 0; i < BY_COUNT(a); i++) {
+        snprintf(text, sizeof text, "a %s", a[i]);
+        assert_string_equal(base_a(a[i]).text, text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -890,6 +909,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_buf),
+        cmocka_unit_test(test_articles),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_philox_known_answers),

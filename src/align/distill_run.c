@@ -144,8 +144,8 @@ static by_status open_teacher(distill_run *r)
     by_pictures reads;
     if (r->teacher && by_model_pictures(r->teacher, &reads))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "a %s reads pictures, and distillation runs on text; train a DeiT with this teacher",
-                         by_model_class(r->teacher));
+                         "%s reads pictures, and distillation runs on text; train a DeiT with this teacher",
+                         base_a(by_model_class(r->teacher)).text);
     r->tokenizer = r->teacher ? by_tokenizer_load(r->spec.teacher) : NULL;
     if (!r->tokenizer)
         return base_error_status();
@@ -251,7 +251,8 @@ static by_status open_store(distill_run *r)
     const by_distill_spec *t = &r->terms;
     by_status s = path ? BY_OK : BY_ERR_MEMORY;
     if (by_model_is_pair(r->teacher) || by_model_pads_left(r->teacher))
-        s = base_fail(BY_ERR_UNSUPPORTED, "the logits of a %s are not stored", by_model_title(r->teacher));
+        s = base_fail(BY_ERR_UNSUPPORTED, "the logits of %s are not stored",
+                      base_a(by_model_title(r->teacher)).text);
     else if (t->cosine != 0 || t->hidden != 0 || t->layers != 0 || t->attention != 0 || t->relations != 0)
         s = base_fail(BY_ERR_UNSUPPORTED,
                       "only logits are stored: hidden states and attention need the teacher in every step");
@@ -538,15 +539,15 @@ static by_status check_kind(const distill_run *r)
     const by_distill_run_spec *s = &r->spec;
     const by_distill_spec *t = &s->terms;
     if (!has_head(r))
-        return base_fail(BY_ERR_ARGUMENT, "a %s has no head that \"%s\" could learn from",
-                         by_model_class(r->teacher), by_distill_name(r->kind));
+        return base_fail(BY_ERR_ARGUMENT, "%s has no head that \"%s\" could learn from",
+                         base_a(by_model_class(r->teacher)).text, by_distill_name(r->kind));
     if (s->sequence && r->kind != BY_DISTILL_TRANSLATE)
         return base_fail(BY_ERR_ARGUMENT, "only translators learn from whole translations of their teacher");
     if (s->store && (r->kind == BY_DISTILL_VECTORS || r->kind == BY_DISTILL_TRANSLATE))
         return base_fail(BY_ERR_ARGUMENT, "logits are stored of text and labelled examples");
     if (s->soft_at_masked && (by_model_task(r->teacher) == BY_TASK_LM || r->kind != BY_DISTILL_TEXT))
-        return base_fail(BY_ERR_ARGUMENT, "a %s masks no positions that distributions could be compared at",
-                         by_model_class(r->teacher));
+        return base_fail(BY_ERR_ARGUMENT, "%s masks no positions that distributions could be compared at",
+                         base_a(by_model_class(r->teacher)).text);
     if (s->soft_at_masked && s->store)
         return base_fail(BY_ERR_ARGUMENT, "stored logits are those of all positions, not of masked ones");
     if (r->kind == BY_DISTILL_VECTORS && (t->soft > 0 || t->task > 0))

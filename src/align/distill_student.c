@@ -176,12 +176,12 @@ static by_status check_student(const distill_run *r, const by_model *student)
         by_model_pads_left(student) != by_model_pads_left(t) ||
         by_model_reads_last(student) != by_model_reads_last(t))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "a %s and a %s read their batches differently: one cannot teach the other",
-                         by_model_title(t), by_model_title(student));
+                         "%s and %s read their batches differently: one cannot teach the other",
+                         base_a(by_model_title(t)).text, base_a(by_model_title(student)).text);
     if (r->kind == BY_DISTILL_TEXT && (by_model_carries(student) || by_model_carries(t)))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "a %s carries a state from text to text and cannot be distilled on text",
-                         by_model_title(by_model_carries(t) ? t : student));
+                         "%s carries a state from text to text and cannot be distilled on text",
+                         base_a(by_model_title(by_model_carries(t) ? t : student)).text);
     if (scores && by_model_is_pair(t))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "attention is compared in models of one stack, not in encoder-decoders");

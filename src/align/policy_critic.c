@@ -63,9 +63,9 @@ static by_status check_values(const align_critic *c)
     if (by_elements(by_io_output(by_pass_io(pass), "logits")) == 2)
         return BY_OK;
     return base_fail(BY_ERR_UNSUPPORTED,
-                     "a %s has a number for a text, and PPO's critic one for each token; grpo, rloo and "
+                     "%s has a number for a text, and PPO's critic one for each token; grpo, rloo and "
                      "reinforce need no critic",
-                     by_model_class(c->model));
+                     base_a(by_model_class(c->model)).text);
 }
 
 by_status align_critic_plan(align_policy *p)

@@ -15,8 +15,8 @@
 static by_status check_model(const by_model *m)
 {
     if (by_model_task(m) != BY_TASK_LM || by_model_is_pair(m) || by_model_pads_left(m) || by_model_rereads(m))
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s does not write answers from left to right; a decoder does",
-                         by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s does not write answers from left to right; a decoder does",
+                         base_a(by_model_class(m)).text);
     return BY_OK;
 }
 

@@ -144,8 +144,8 @@ static by_status open_scorer(scorer *s, const char *dir, const align_court *cour
     if (!s->model)
         return base_error_status();
     if (by_model_task(s->model) != BY_TASK_CLASSIFY)
-        return base_fail(BY_ERR_ARGUMENT, "%s is a %s; a reward model classifies texts", dir,
-                         by_model_class(s->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s is %s; a reward model classifies texts", dir,
+                         base_a(by_model_class(s->model)).text);
     BY_TRY(choose_label(s, dir, court->judging->label));
     s->tokenizer = by_tokenizer_load(dir);
     if (!s->tokenizer)

@@ -336,9 +336,9 @@ static by_status open_reference(tuning *t, bool first)
         return base_error_status();
     if (by_model_vocab(t->reference.own) != by_model_vocab(t->model) ||
         by_model_task(t->reference.own) != by_model_task(t->model))
-        return base_fail(BY_ERR_ARGUMENT, "the reference %s is a %s of %d tokens, not a %s of %d", dir,
-                         by_model_class(t->reference.own), by_model_vocab(t->reference.own),
-                         by_model_class(t->model), by_model_vocab(t->model));
+        return base_fail(BY_ERR_ARGUMENT, "the reference %s is %s of %d tokens, not %s of %d", dir,
+                         base_a(by_model_class(t->reference.own)).text, by_model_vocab(t->reference.own),
+                         base_a(by_model_class(t->model)).text, by_model_vocab(t->model));
     const int context = by_model_context(t->reference.own);
     if (by_model_is_limited(t->reference.own) && context < t->train.list.rows.spec.limit)
         return base_fail(

@@ -90,6 +90,14 @@ void base_buf_puts(base_buf *b, const char *s);
 void base_buf_printf(base_buf *b, const char *fmt, ...) BY_PRINTF(2, 3);
 void base_buf_free(base_buf *b); /* resets to the zero state */
 
+/* ---- names in messages (article.c) ----------------------------------------------------------- */
+
+/* A name after its indefinite article, for messages: "an ImageGPTModel", "a BertModel", "an XLNetModel". */
+typedef struct base_phrase {
+    char text[160];
+} base_phrase;
+base_phrase base_a(const char *name);
+
 /* ---- numbers as text (number.c): always with a decimal point -------------------------------- */
 
 /* snprintf, vsnprintf, strtod and strtof in the "C" locale. The host program may have set a locale that

@@ -102,7 +102,7 @@ by_status bench_decode_profile_step(bench *b, double *seconds)
 by_status bench_translate_open(bench *b)
 {
     if (!bench_is_pair(b))
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not translate", by_model_class(b->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not translate", base_a(by_model_class(b->model)).text);
     b->tokens_per_step = (int64_t)b->o.batch * b->o.new_tokens;
     b->passes = b->o.new_tokens;
     b->flops_per_token = NAN;

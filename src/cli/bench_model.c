@@ -184,8 +184,8 @@ by_status bench_open_model(bench *b)
     if (by_model_task(b->model) == BY_TASK_CLASSIFY && by_model_pictures(b->model, &b->picture))
         b->o.seq = by_pictures_positions(&b->picture, b->picture.height, b->picture.width);
     if (by_model_task(b->model) != BY_TASK_LM && !b->work->any_task)
-        return base_fail(BY_ERR_ARGUMENT, "bench decode needs a language model, not a %s",
-                         by_model_class(b->model));
+        return base_fail(BY_ERR_ARGUMENT, "bench decode needs a language model, not %s",
+                         base_a(by_model_class(b->model)).text);
     by_model_set_dropout(b->model, 0);
     if (bench_is_pair(b) && !o->model_dir) { /* as Marian's models have them */
         by_model_set_pad(b->model, by_model_vocab(b->model) - 1);

@@ -168,8 +168,8 @@ static by_status open_reader(cli_reading *r, const char *path, const char *dir, 
     if (gen_reads_pictures(r->model, &p))
         r->processor = gen_processor_open(r->model, dir, adapter);
     else if (by_model_canvas(r->model, &c))
-        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures; it has no labels",
-                         by_model_class(r->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s generates pictures; it has no labels",
+                         base_a(by_model_class(r->model)).text);
     else
         r->tokenizer = cli_tokenizer(path);
     return r->processor || r->tokenizer ? BY_OK : base_error_status();

@@ -212,14 +212,14 @@ static by_status check_spec(const data_instructions *x)
     if (by_model_is_pair(x->model) || by_model_pads_left(x->model) ||
         (by_model_task(x->model) != BY_TASK_LM && !scores))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "instruction data is for decoders with a language model head, not for a %s",
-                         by_model_class(x->model));
+                         "instruction data is for decoders with a language model head, not for %s",
+                         base_a(by_model_class(x->model)).text);
     if (x->spec.pack && x->spec.kind != DATA_TUNING)
         return base_fail(BY_ERR_ARGUMENT, "pairs of answers and judgements are not packed");
     if (x->spec.pack && !reads_documents(x->model))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "a %s does not keep the examples of a packed row apart; train without packing",
-                         by_model_class(x->model));
+                         "%s does not keep the examples of a packed row apart; train without packing",
+                         base_a(by_model_class(x->model)).text);
     return BY_OK;
 }
 

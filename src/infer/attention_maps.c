@@ -138,13 +138,14 @@ static by_status read_weights(look *k)
                                                                             : "source_attention";
     a->layers = by_io_output_count(io, name);
     if (a->layers == 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention to show", by_model_class(k->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no attention to show",
+                         base_a(by_model_class(k->model)).text);
     const by_tensor *first = by_io_output(io, name);
     if (by_dim(first, 2) != a->sides[a->rows].tokens || by_dim(first, 3) != a->sides[a->columns].tokens)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "the attention of a %s is not one of tokens by tokens: (%lld, %lld) for %d tokens",
-                         by_model_class(k->model), (long long)by_dim(first, 2), (long long)by_dim(first, 3),
-                         a->sides[a->rows].tokens);
+                         "the attention of %s is not one of tokens by tokens: (%lld, %lld) for %d tokens",
+                         base_a(by_model_class(k->model)).text, (long long)by_dim(first, 2),
+                         (long long)by_dim(first, 3), a->sides[a->rows].tokens);
     a->heads = (int)by_dim(first, 1);
     const size_t layer =
         (size_t)a->heads * (size_t)a->sides[a->rows].tokens * (size_t)a->sides[a->columns].tokens;
@@ -159,11 +160,11 @@ static by_status make(look *k, const char *text)
     const by_attention_maps_spec *s = k->spec;
     if (is_pair(k) && s->pair)
         return base_fail(BY_ERR_ARGUMENT,
-                         "a %s reads one text, not a pair (--pair); give its output with --target",
-                         by_model_class(k->model));
+                         "%s reads one text, not a pair (--pair); give its output with --target",
+                         base_a(by_model_class(k->model)).text);
     if (!is_pair(k) && s->target)
-        return base_fail(BY_ERR_ARGUMENT, "a target (--target) is for encoder-decoders, not for a %s",
-                         by_model_class(k->model));
+        return base_fail(BY_ERR_ARGUMENT, "a target (--target) is for encoder-decoders, not for %s",
+                         base_a(by_model_class(k->model)).text);
     BY_TRY(encode(k, text, READ));
     if (is_pair(k))
         BY_TRY(s->target ? encode(k, s->target, WRITTEN) : write_target(k, text));

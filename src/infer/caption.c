@@ -44,7 +44,7 @@ by_status by_rewriter_caption(by_rewriter *r, const by_processor *processor, con
         return base_fail_missing(!r ? "rewriter" : !processor ? "processor" : "dataset");
     *out = NULL;
     if (!by_model_pictures(r->model, &p))
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures", by_model_class(r->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not read pictures", base_a(by_model_class(r->model)).text);
     const int all = count * by_rewriter_returned(r);
     *out = base_alloc_zero((size_t)all + 1, sizeof **out);
     captioning c = {r, *out};

@@ -504,8 +504,8 @@ by_status by_generate(by_generator *g, const int32_t *const *prompts, const int 
         return base_fail_missing(g ? "prompt, by_generate_spec or result" : "generator");
     const bool pair = by_model_task(by_generator_model(g)) == BY_TASK_SEQ2SEQ;
     if (spec->pictures && !pair)
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures",
-                         by_model_class(by_generator_model(g)));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not read pictures",
+                         base_a(by_model_class(by_generator_model(g))).text);
     if (spec->pictures)
         prompts = NULL;
     gen_drop_sequences(g);

@@ -21,9 +21,9 @@ static by_status check_spec(const by_model *m, const by_generator_spec *spec)
         return base_fail_missing(m ? "by_generator_spec" : "model");
     int context = by_model_is_limited(m) ? by_model_context(m) : 1 << 24;
     if (by_model_task(m) != BY_TASK_LM && by_model_task(m) != BY_TASK_SEQ2SEQ)
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate text", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not generate text", base_a(by_model_class(m)).text);
     if (m->arch->predicts_itself)
-        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures, not text", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s generates pictures, not text", base_a(by_model_class(m)).text);
     if (spec->batch < 0 || spec->batch > 1 << 20)
         return base_fail(BY_ERR_ARGUMENT, "invalid batch of %d sequences", spec->batch);
     /* Positions of a picture have no limit: the position table is interpolated. */
@@ -310,8 +310,8 @@ by_status by_generator_rewind(by_generator *g, int row, int length)
     if (!has_row(g, row) || length < 0 || length >= g->rows[row].past || (g->ring && length > 0))
         return BY_OK;
     if (length > 0 && by_model_is_recurrent(g->model))
-        return base_fail(BY_ERR_UNSUPPORTED, "row %d holds %d tokens; a %s cannot be rewound to %d tokens",
-                         row, g->rows[row].past, by_model_title(g->model), length);
+        return base_fail(BY_ERR_UNSUPPORTED, "row %d holds %d tokens; %s cannot be rewound to %d tokens", row,
+                         g->rows[row].past, base_a(by_model_title(g->model)).text, length);
     g->rows[row].past = length;
     g->rows[row].known = false;
     return gen_reserve(g, NULL);

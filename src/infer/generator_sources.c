@@ -143,7 +143,8 @@ by_status by_generator_encode(by_generator *g, const int32_t *const *sources, co
     int longest = 1;
     by_pictures pictures;
     if (!gen_has_sources(g) || by_model_pictures(g->model, &pictures))
-        return base_fail(BY_ERR_ARGUMENT, "a %s has no encoder of texts", by_model_class(g->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s has no encoder of texts",
+                         base_a(by_model_class(g->model)).text);
     for (int i = 0; i < n; i++)
         if (sources[i]) {
             BY_TRY(check_source(g, i, sources[i], lengths[i]));
@@ -201,7 +202,7 @@ by_status by_generator_see(by_generator *g, const by_picture_batch *x)
     if (!g || !x || !x->values)
         return base_fail_missing(g ? "picture" : "generator");
     if (!gen_has_sources(g) || !by_model_pictures(g->model, &p))
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures", by_model_class(g->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not read pictures", base_a(by_model_class(g->model)).text);
     const int length = by_pictures_positions(&p, x->height, x->width);
     BY_TRY(check_pictures(g, x, length));
     BY_TRY(gen_enter_stage(g, length, x->height));

@@ -118,7 +118,7 @@ by_status by_model_plan(const by_model *m, const by_plan_spec *s, by_plan *out)
     if (s->batch < 1 || s->seq < 1)
         return base_fail(BY_ERR_ARGUMENT, "invalid plan: %d rows of %d tokens", s->batch, s->seq);
     if (!by_model_plans(m, s->mode))
-        return base_fail(BY_ERR_ARGUMENT, "a %s %s", by_model_class(m),
+        return base_fail(BY_ERR_ARGUMENT, "%s %s", base_a(by_model_class(m)).text,
                          s->mode == BY_PLAN_DECODE ? "does not decode" : "has no trainable head");
     by_graph *g =
         by_graph_new(&(by_graph_spec){.params = by_model_params(m), .training = s->mode == BY_PLAN_TRAIN});

@@ -99,7 +99,8 @@ static by_status check(windows *w)
     if (s->bins < 0 || (s->bins && (!s->bin_nats || !s->bin_tokens)))
         return base_fail_missing("place for the losses by position");
     if (by_model_task(w->model) != BY_TASK_LM)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s is not a language model", by_model_class(w->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s is not a language model",
+                         base_a(by_model_class(w->model)).text);
     if (by_model_rereads(w->model))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "%s predicts tokens in any order and has no left-to-right perplexity; 'banyan "

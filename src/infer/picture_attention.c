@@ -98,8 +98,8 @@ static by_status read_weights(look *k)
     a->queries = writes(k) ? a->text.tokens : positions(a);
     a->layers = by_io_output_count(io, name);
     if (!first || by_dim(first, 2) != a->queries || by_dim(first, 3) != positions(a))
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention over patches to show",
-                         by_model_class(k->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no attention over patches to show",
+                         base_a(by_model_class(k->model)).text);
     a->heads = (int)by_dim(first, 1);
     const size_t layer = (size_t)a->heads * (size_t)a->queries * (size_t)positions(a);
     a->weights = base_alloc_zero((size_t)a->layers * layer, sizeof *a->weights);
@@ -111,12 +111,12 @@ static by_status read_weights(look *k)
 static by_status make(look *k, const by_picture_set *set, int64_t index)
 {
     if (!by_model_pictures(k->model, &k->reads))
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not read pictures", by_model_class(k->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not read pictures", base_a(by_model_class(k->model)).text);
     if (writes(k) && !k->spec->tokenizer)
         return base_fail_missing("tokenizer of the captions");
     if (!writes(k) && k->spec->target)
-        return base_fail(BY_ERR_ARGUMENT, "a caption (--target) is for captioning models, not for a %s",
-                         by_model_class(k->model));
+        return base_fail(BY_ERR_ARGUMENT, "a caption (--target) is for captioning models, not for %s",
+                         base_a(by_model_class(k->model)).text);
     by_image *m = by_picture_set_get(set, index);
     by_status s = m ? prepare(k, m) : base_error_status();
     by_image_free(m);

@@ -23,7 +23,7 @@ static by_status read_pictures(const by_model *m, by_pictures *reads, int *filte
 {
     *filters = by_model_pictures(m, reads) && reads->patch > 0 ? find_filters(m, reads) : -1;
     if (*filters < 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no patches", by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no patches", base_a(by_model_class(m)).text);
     return BY_OK;
 }
 
@@ -79,7 +79,7 @@ by_status by_position_similarities(const by_model *m, float *out)
     const int rows = by_pictures_positions(&reads, reads.height, reads.width), patches = rows - reads.tokens;
     const int at = find_positions(p, filters, rows);
     if (at < 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s has no learned positions", by_model_class(m));
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no learned positions", base_a(by_model_class(m)).text);
     const int64_t width = by_params_shape(p, at)[by_params_rank(p, at) - 1];
     float *table = values_of(p, at);
     if (!table)

@@ -54,8 +54,8 @@ static by_status read_layer(const look *k, int layer, int pixel, float *out)
     float *weights = t ? base_alloc_zero((size_t)by_elements(t), sizeof *weights) : NULL;
     by_status s = weights ? by_pass_read(k->pass, t, weights)
                   : t     ? BY_ERR_MEMORY
-                          : base_fail(BY_ERR_UNSUPPORTED, "a %s has no attention weights to return",
-                                      by_model_class(k->model));
+                          : base_fail(BY_ERR_UNSUPPORTED, "%s has no attention weights to return",
+                                      base_a(by_model_class(k->model)).text);
     for (int h = 0; h < heads && s == BY_OK; h++)
         for (int turn = 0; turn < length; turn++)
             if (k->place[turn] == pixel)
@@ -71,7 +71,7 @@ by_status by_pixels_attention(by_model *m, const int32_t *tokens, int row, int c
     if (!m || !tokens || !out)
         return base_fail_missing(!m ? "model" : !tokens ? "picture" : "memory for the weights");
     if (!by_model_canvas(m, &k.size))
-        return base_fail(BY_ERR_ARGUMENT, "a %s is not a pixel model", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s is not a pixel model", base_a(by_model_class(m)).text);
     if (row < 0 || column < 0 || row >= k.size.height || column >= k.size.width)
         return base_fail(BY_ERR_ARGUMENT, "no pixel %d,%d: pictures have %d rows of %d", row, column,
                          k.size.height, k.size.width);

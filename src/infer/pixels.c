@@ -99,7 +99,7 @@ static by_status compile(canvas *c)
 static by_status open_canvas(canvas *c, by_model *m, const by_pixel_spec *spec, int count)
 {
     if (by_model_task(m) != BY_TASK_LM || !by_model_canvas(m, &c->size))
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate pictures", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not generate pictures", base_a(by_model_class(m)).text);
     BY_TRY(gen_sampling_check(&spec->sampling, c->size.values));
     c->model = m;
     c->spec = spec;

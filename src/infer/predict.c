@@ -13,12 +13,11 @@ by_status gen_predict_check(const by_model *m, by_task task)
     if (has == task || (task == BY_TASK_MLM && has == BY_TASK_PRETRAIN))
         return BY_OK;
     if (has == BY_TASK_CONTRAST && task == BY_TASK_CLASSIFY)
-        return base_fail(BY_ERR_ARGUMENT, "a %s has no labels of its own; give some, as in --labels cat,dog",
-                         by_model_class(m));
-    return base_fail(
-        BY_ERR_ARGUMENT,
-        "a %s has a head for \"%s\", not for \"%s\"; 'banyan finetune' gives a model another head",
-        by_model_class(m), by_task_name(has), by_task_name(task));
+        return base_fail(BY_ERR_ARGUMENT, "%s has no labels of its own; give some, as in --labels cat,dog",
+                         base_a(by_model_class(m)).text);
+    return base_fail(BY_ERR_ARGUMENT,
+                     "%s has a head for \"%s\", not for \"%s\"; 'banyan finetune' gives a model another head",
+                     base_a(by_model_class(m)).text, by_task_name(has), by_task_name(task));
 }
 
 by_predictor *by_predictor_new(by_model *m, const by_tokenizer *t, const by_predictor_spec *spec)
@@ -60,7 +59,8 @@ by_status gen_predict_rows(by_predictor *p, const data_rows_spec *spec, const ch
                            const char *const *pairs, int count, data_rows *rows)
 {
     if (!p->tokenizer)
-        return base_fail(BY_ERR_ARGUMENT, "a %s reads pictures, not texts", by_model_class(p->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s reads pictures, not texts",
+                         base_a(by_model_class(p->model)).text);
     BY_TRY(data_rows_init(rows, p->model, p->tokenizer, spec));
     for (int i = 0; i < count; i++)
         BY_TRY(data_rows_add(rows, texts[i], pairs ? pairs[i] : NULL));

@@ -24,7 +24,7 @@ by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by_rewrit
         return NULL;
     }
     if (by_model_task(m) != BY_TASK_SEQ2SEQ) {
-        base_fail(BY_ERR_ARGUMENT, "a %s is not an encoder-decoder", by_model_class(m));
+        base_fail(BY_ERR_ARGUMENT, "%s is not an encoder-decoder", base_a(by_model_class(m)).text);
         return NULL;
     }
     if (by_tokenizer_vocab_size(t) > by_model_source_vocab(m)) {

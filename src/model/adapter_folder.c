@@ -207,8 +207,8 @@ by_status model_adapter_match(by_adapter *a, const char *dir)
         if (k < 0)
             BY_TRY(check_base(a, e, &is_base));
         if (k < 0 && !is_base && !is_unused(a, e->name))
-            return base_fail(BY_ERR_FORMAT, "%s belongs to no layer that adapter_config.json adapts in a %s",
-                             io_show(e->name).text, a->model->arch->title);
+            return base_fail(BY_ERR_FORMAT, "%s belongs to no layer that adapter_config.json adapts in %s",
+                             io_show(e->name).text, base_a(a->model->arch->title).text);
         if (k >= 0)
             BY_TRY(check_shape(a, k, e));
         if (k >= 0)

@@ -125,7 +125,7 @@ static by_status cut_into(by_model *to, const by_model *from, const int *layers,
     memcpy(to->config, from->config, a->config_size);
     BY_TRY(cut_lists(to->json, by_model_layers(from), layers, count));
     if (!arch_config_set(a, to->config, ARCH_ROLE_LAYERS, count))
-        return base_fail(BY_ERR_UNSUPPORTED, "cannot select layers of a %s", a->title);
+        return base_fail(BY_ERR_UNSUPPORTED, "cannot select layers of %s", base_a(a->title).text);
     arch_config_set(a, to->config, ARCH_ROLE_DECODER_LAYERS, count);
     BY_TRY(a->check(to->config));
     BY_TRY(copy_names(from, to));

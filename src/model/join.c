@@ -13,11 +13,11 @@ static by_status check_parts(const joining *j)
     const by_task task = by_model_task(j->decoder);
     by_pictures p;
     if (!by_model_pictures(j->encoder, &p))
-        return base_fail(BY_ERR_ARGUMENT, "the encoder is a %s, which does not read pictures",
-                         by_model_class(j->encoder));
+        return base_fail(BY_ERR_ARGUMENT, "the encoder is %s, which does not read pictures",
+                         base_a(by_model_class(j->encoder)).text);
     if (task != BY_TASK_LM && task != BY_TASK_MLM && task != BY_TASK_PRETRAIN)
-        return base_fail(BY_ERR_ARGUMENT, "the decoder is a %s, which is not a language model",
-                         by_model_class(j->decoder));
+        return base_fail(BY_ERR_ARGUMENT, "the decoder is %s, which is not a language model",
+                         base_a(by_model_class(j->decoder)).text);
     return BY_OK;
 }
 

@@ -224,8 +224,8 @@ static by_status complain(const by_model *m, few *missing, few *unknown)
     if (missing->count)
         base_buf_printf(&text, "%s %s missing", missing->text.data, missing->count > 1 ? "are" : "is");
     if (unknown->count)
-        base_buf_printf(&text, "%sthe file contains %s, which a %s with this configuration does not have",
-                        missing->count ? "; " : "", unknown->text.data, m->arch->title);
+        base_buf_printf(&text, "%sthe file contains %s, which %s with this configuration does not have",
+                        missing->count ? "; " : "", unknown->text.data, base_a(m->arch->title).text);
     by_status s = text.failed || missing->text.failed || unknown->text.failed
                       ? base_fail(BY_ERR_MEMORY, "out of memory")
                       : base_fail(BY_ERR_FORMAT, "%s", text.data);

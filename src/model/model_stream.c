@@ -39,7 +39,8 @@ by_stream *by_stream_new(by_model *m, int batch)
         return NULL;
     }
     if (!by_model_carries(m)) {
-        base_fail(BY_ERR_UNSUPPORTED, "a %s carries no state from segment to segment", by_model_class(m));
+        base_fail(BY_ERR_UNSUPPORTED, "%s carries no state from segment to segment",
+                  base_a(by_model_class(m)).text);
         return NULL;
     }
     return nn_stream_new(m->device, batch);

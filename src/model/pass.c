@@ -345,8 +345,8 @@ static by_status check_batch(const by_model *m, const by_batch *b, const by_pass
         return base_fail(BY_ERR_ARGUMENT, "a batch has at most %d arrays", BY_BATCH_ARRAYS);
     for (int i = 0; i < b->count && !spec->loss; i++)
         if (!is_read(m, b->arrays[i].name))
-            return base_fail(BY_ERR_ARGUMENT, "a %s does not read an array called \"%s\"", by_model_class(m),
-                             b->arrays[i].name);
+            return base_fail(BY_ERR_ARGUMENT, "%s does not read an array called \"%s\"",
+                             base_a(by_model_class(m)).text, b->arrays[i].name);
     if (!targets && !has_own_targets(m, b) && !spec->loss && spec->grads != BY_GRAD_NONE)
         return base_fail(BY_ERR_ARGUMENT, "the batch has no targets, which training needs");
     if (targets && !spec->loss && elements(targets) != wanted_targets(m, b, targets))

@@ -21,7 +21,8 @@ struct by_reader {
 by_reader *by_reader_new(by_model *m, int batch, int segment)
 {
     if (m && (by_model_task(m) != BY_TASK_LM || by_model_rereads(m))) {
-        base_fail(BY_ERR_UNSUPPORTED, "a %s does not predict text from left to right", by_model_class(m));
+        base_fail(BY_ERR_UNSUPPORTED, "%s does not predict text from left to right",
+                  base_a(by_model_class(m)).text);
         return NULL;
     }
     by_stream *stream = by_stream_new(m, batch);

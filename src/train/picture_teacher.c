@@ -67,9 +67,9 @@ static by_status open_teacher(train_teacher *t, by_model *student, const by_proc
     if (by_params_find(by_model_params(student), "distillation_classifier.weight") < 0)
         return base_fail(
             BY_ERR_ARGUMENT,
-            "a %s has no head that learns from a teacher; DeiT's presets tiny-distilled, small-distilled "
+            "%s has no head that learns from a teacher; DeiT's presets tiny-distilled, small-distilled "
             "and base-distilled have one",
-            by_model_class(student));
+            base_a(by_model_class(student)).text);
     t->model = by_model_open(by_model_device(student), t->spec.dir, &(by_model_spec){.dtype = t->spec.dtype});
     if (!t->model)
         return base_fail_context("the teacher");

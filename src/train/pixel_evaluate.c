@@ -21,7 +21,7 @@ static by_status check_model(const by_model *m, const by_processor *p)
     by_canvas c;
     const int colours = by_processor_colours(p);
     if (!by_model_canvas(m, &c) || by_model_task(m) != BY_TASK_LM)
-        return base_fail(BY_ERR_ARGUMENT, "a %s is not a pixel model", by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s is not a pixel model", base_a(by_model_class(m)).text);
     if (by_processor_tokens(p) != by_model_context(m) || (colours ? colours : 256) != c.values)
         return base_fail(
             BY_ERR_FORMAT,

@@ -35,8 +35,9 @@ by_status train_task_check(const by_model *m, const by_examples_spec *data)
 {
     const by_task needed = train_task_task(data->kind);
     if (by_model_task(m) != needed)
-        return base_fail(BY_ERR_ARGUMENT, "a %s is for the task \"%s\", not \"%s\"", by_model_class(m),
-                         by_task_name(by_model_task(m)), by_task_name(needed));
+        return base_fail(BY_ERR_ARGUMENT, "%s is for the task \"%s\", not \"%s\"",
+                         base_a(by_model_class(m)).text, by_task_name(by_model_task(m)),
+                         by_task_name(needed));
     if (needed == BY_TASK_CLASSIFY && by_model_problem(m) != train_task_problem(data))
         return base_fail(BY_ERR_ARGUMENT, "the model has %s, but the data has %s",
                          by_model_problem(m) == BY_PROBLEM_REGRESSION    ? "numbers"
@@ -181,9 +182,9 @@ by_status train_task_open(train_task *w, data_examples *examples, by_model *m, c
                          "by_task_evaluate does not support pictures and encoder-decoders");
     if (kind == BY_EXAMPLE_LM && by_model_pads_left(m))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "a %s is not a left-to-right language model; 'banyan train --init-from' trains it "
+                         "%s is not a left-to-right language model; 'banyan train --init-from' trains it "
                          "with the objective of its family",
-                         by_model_class(m));
+                         base_a(by_model_class(m)).text);
     if (!w->spec.overlap)
         w->spec.overlap = 128;
     if (!w->spec.longest_answer)

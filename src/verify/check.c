@@ -341,8 +341,8 @@ by_status verify_known(const verify_case *c, const char *prefix, const char *con
         bool numbered;
         if (verify_has_prefix(name, prefix) && !is_listed(name + strlen(prefix), known) &&
             !verify_is_memory(c, name + strlen(prefix)) && !array_of(c, name + strlen(prefix), &numbered))
-            return base_fail(BY_ERR_UNSUPPORTED, "%s: a %s does not take this input", name,
-                             c->model ? by_model_class(c->model) : "case of this kind");
+            return base_fail(BY_ERR_UNSUPPORTED, "%s: %s does not take this input", name,
+                             base_a(c->model ? by_model_class(c->model) : "case of this kind").text);
     }
     return BY_OK;
 }

@@ -17,8 +17,8 @@ static by_status open_body(verify_case *c)
     by_model_set_dropout(c->model, 0);
     return strcmp(class, by_model_class(c->model)) == 0
                ? BY_OK
-               : base_fail(BY_ERR_UNSUPPORTED, "case.json describes a %s, but the model was opened as a %s",
-                           class, by_model_class(c->model));
+               : base_fail(BY_ERR_UNSUPPORTED, "case.json describes %s, but the model was opened as %s",
+                           base_a(class).text, base_a(by_model_class(c->model)).text);
 }
 
 static by_status add_adapter(verify_case *c)

@@ -83,11 +83,11 @@ static by_status check_case(const verify_case *c)
     const cJSON *scalars = cJSON_GetObjectItemCaseSensitive(c->settings, "scalar_inputs");
     BY_TRY(base_json_string(c->settings, "class", "", &class));
     if (strcmp(class, by_model_class(c->model)) != 0)
-        return base_fail(BY_ERR_UNSUPPORTED, "case.json describes a %s, but the model was opened as a %s",
-                         class, by_model_class(c->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "case.json describes %s, but the model was opened as %s",
+                         base_a(class).text, base_a(by_model_class(c->model)).text);
     if (cJSON_IsObject(scalars) && scalars->child)
-        return base_fail(BY_ERR_UNSUPPORTED, "case.json has the scalar input %s, which a %s does not take",
-                         scalars->child->string, class);
+        return base_fail(BY_ERR_UNSUPPORTED, "case.json has the scalar input %s, which %s does not take",
+                         scalars->child->string, base_a(class).text);
     return BY_OK;
 }
 

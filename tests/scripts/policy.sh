@@ -213,6 +213,6 @@ align ppo grpo --reward json
 check "a folder with a run of another method" fails 1 'was started with method grpo, but this command asks for ppo'
 "$BANYAN" train --model lstm --data text --tokenizer char --out lstm --layers 1 --width 16 --seq 16 --max-steps 2 --threads 1 --quiet >log 2>&1
 run align lstm --method ppo --data prompts.jsonl --out bad --reward json --max-new-tokens 4 --batch-size 4 --max-steps 2 --threads 1 --quiet
-check "a critic without values of tokens" fails 1 'a LSTMForSequenceClassification has a number for a text'
+check "a critic without values of tokens" fails 1 'an LSTMForSequenceClassification has a number for a text'
 check "nothing is left of all that" [ ! -e bad ]
 exit $failed
