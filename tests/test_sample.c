@@ -412,19 +412,21 @@ static void short_lists_obey_the_rules(void **state)
 {
     (void)state;
     gen_sampler s = open_sampler(SMALL);
-    const int32_t text[] = {3, 0, 4, 0, 4, 2}, banned[] = {1, 5}, word[] = {2, 7}, forced = 9;
+    const int32_t text[] = {3, 0, 4, 0, 4, 2}, banned[] = {1, 5}, word[] = {2, 7}, forced = 9, best = 7;
     const by_words words[] = {{word, 2}};
     const by_sampling specs[] = {
         {.repetition_penalty = 1.5, .presence_penalty = 1, .frequency_penalty = 0.5},
         {.no_repeat_ngram = 2, .banned = banned, .banned_count = 2, .words = words, .word_count = 1},
         {.no_repeat_ngram = 1, .min_new_tokens = 9},
         {.forced_last = &forced},
+        {.forced_last = &forced, .suppressed = &best, .suppressed_count = 1}, /* its place goes to the other */
+        {.forced_last = &best, .suppressed = &best, .suppressed_count = 1},
         {.forced_first = &forced},
     };
     for (int c = 0; c < BY_COUNT(specs); c++) {
         const gen_sample_at at = {.tokens = text,
                                   .count = 6,
-                                  .prompt = c == 4 ? 6 : 1,
+                                  .prompt = specs[c].forced_first ? 6 : 1,
                                   .limit = 6,
                                   .stops = banned,
                                   .stop_count = 2};

@@ -27,9 +27,10 @@ void gen_sampler_close(gen_sampler *s);                /* zero state is legal */
 /* Scores of all tokens or of a subset: logits or log-probabilities. Banned tokens have the score -infinity;
  * rules treat unlisted tokens the same way. */
 typedef struct gen_scores {
-    float *value;        /* (count) */
-    int32_t *id;         /* (count) their tokens; NULL: value[i] belongs to token i */
-    const int32_t *slot; /* (V) with id: index of a token in the list + 1; 0: not listed */
+    float *value; /* (count) */
+    int32_t *id;  /* (count) their tokens; NULL: value[i] belongs to token i */
+    const int32_t
+        *slot; /* (V) with id: index of a token in the list + 1; 0: not listed. Unused if count is 1 */
     int count;
 } gen_scores;
 
@@ -37,6 +38,8 @@ static inline float *gen_score_of(const gen_scores *x, int32_t token)
 {
     if (!x->id)
         return &x->value[token];
+    if (x->count == 1) /* it may have become the only one */
+        return x->id[0] == token ? &x->value[0] : NULL;
     return x->slot[token] ? &x->value[x->slot[token] - 1] : NULL;
 }
 
