@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/show.h"
+#include "cli/strategy.h"
 #include "report/page.h"
 
 typedef struct task {
@@ -315,7 +316,8 @@ int cli_run_pictures(cli_generation *j, const cli_args *args)
                                   .min_p = cli_given(args, &o->min_p) ? o->min_p : 0,
                                   .typical_p = cli_given(args, &o->typical) ? cli_share(o->typical) : 0,
                                   .seed = (uint64_t)o->seed};
-    const int code = dir ? generate(&(task){.model = j->model,
+    const int code = dir && cli_check_cutoffs(args, sampling.temperature) == BY_OK
+                         ? generate(&(task){.model = j->model,
                                             .dir = dir,
                                             .out = o->out,
                                             .sources = o->upscale.count ? o->upscale : o->complete,

@@ -289,6 +289,17 @@ void cli_strategy_cutoffs(const by_rewrite_defaults *d, const cli_args *args, co
         s->eta = own->eta_cutoff;
 }
 
+by_status cli_check_cutoffs(const cli_args *args, double temperature)
+{
+    static const char *const names[] = {"top-k",          "top-p",      "min-p", "typical",
+                                        "epsilon-cutoff", "eta-cutoff", "top-h", NULL};
+    const cli_option *given = temperature > 0 ? NULL : cli_given_among(args, names);
+    return given ? base_fail(BY_ERR_ARGUMENT,
+                             "--%s is for sampling, and nothing is sampled here: give a --temp above 0 too",
+                             given->name)
+                 : BY_OK;
+}
+
 void cli_strategy_finish(const by_rewrite_defaults *d, const cli_strategy *s, by_generate_spec *spec)
 {
     const by_sampling *own = &d->generate.sampling;

@@ -111,6 +111,8 @@ by_status cli_strategy_merge(const by_rewrite_defaults *d, const cli_args *args,
 /* Takes cutoffs that were not given from the model's directory, if it asks for sampling. */
 void cli_strategy_cutoffs(const by_rewrite_defaults *d, const cli_args *args, const cli_strategy *given,
                           cli_strategy *s);
+/* An error if an option that cuts off tokens was given and none are sampled. */
+by_status cli_check_cutoffs(const cli_args *args, double temperature);
 /* The same for a spec that is otherwise complete: tokens that end or begin a text, decay, biases. */
 void cli_strategy_finish(const by_rewrite_defaults *d, const cli_strategy *s, by_generate_spec *spec);
 

@@ -437,7 +437,7 @@ static int run_job(cli_generation *j, const cli_args *args)
     if (of_pixels)
         return cli_usage_fail("--%s is for pixel models", of_pixels->name);
     if (j->model && by_model_pictures(j->model, &reads)) {
-        base_fail(BY_ERR_ARGUMENT, "a %s writes no texts%s", by_model_class(j->model),
+        base_fail(BY_ERR_ARGUMENT, "%s writes no texts%s", base_a(by_model_class(j->model)).text,
                   is_pair(j) ? " without a picture: banyan caption" : "");
         return cli_fail(NULL);
     }
@@ -458,6 +458,7 @@ static int run_job(cli_generation *j, const cli_args *args)
         return cli_fail(
             "stop_strings in the model's directory need a tokenizer; --no-generation-config ignores them");
     if (encode_prompts(j) != BY_OK || merge_defaults(j, args) != BY_OK ||
+        cli_check_cutoffs(args, j->o.greedy ? 0 : j->o.temp) != BY_OK ||
         cli_constraints_open(&j->o.strategy, j->tokenizer, &j->constraints) != BY_OK ||
         cli_constraints_add(&j->constraints, j->defaults.generate.sampling.words,
                             j->defaults.generate.sampling.word_count) != BY_OK ||

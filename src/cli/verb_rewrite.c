@@ -168,6 +168,7 @@ static by_status make_spec(job *j, const cli_args *args, by_generate_spec *spec)
     BY_TRY(cli_constraints_add(&j->constraints, own->words, own->word_count));
     cli_strategy_apply(&s, &j->constraints, spec);
     spec->sampling.temperature = draws ? j->o.temp : own->temperature;
+    BY_TRY(cli_check_cutoffs(args, spec->sampling.temperature));
     spec->sampling.top_k = draws || cli_given(args, &j->o.top_k) ? j->o.top_k : own->top_k;
     spec->sampling.top_p =
         draws || own->top_p == 0 || cli_given(args, &j->o.top_p) ? cli_share(j->o.top_p) : own->top_p;
@@ -194,7 +195,8 @@ static by_status open_job(job *j, const cli_args *args)
     by_pictures p;
     if (j->model && j->kind->pictures && (!by_model_pictures(j->model, &p) || !by_model_is_pair(j->model))) {
         base_free(dir);
-        return base_fail(BY_ERR_ARGUMENT, "a %s does not generate captions", by_model_class(j->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s does not generate captions",
+                         base_a(by_model_class(j->model)).text);
     }
     j->tokenizer = j->model ? cli_tokenizer(args->items[0]) : NULL;
     by_status s = j->tokenizer ? load_defaults(j, dir) : base_error_status();

@@ -139,6 +139,7 @@ check "an unknown language" refuses 1 'unknown language "fr"' translate whole --
 check "an unknown task" refuses 1 'no settings for "haiku"' translate whole --task haiku x
 check "more texts than beams" refuses 1 '--return 9' translate whole --return 9 --beams 4 x
 check "groups that do not divide" refuses 1 '--groups 3' translate whole --groups 3 --beams 4 x
+check "cutoffs without draws" refuses 1 '--top-k is for sampling, and nothing is sampled here' translate whole --top-k 5 x
 check "several draws" refuses 1 '--temp samples' translate whole --temp 1 --return 3 x
 check "groups that draw" refuses 1 'beam groups require temperature 0' translate whole --temp 1 --beams 4 --groups 2 x
 check "more at least than at most" refuses 1 'min_new_tokens 9 exceeds max_new_tokens 4' translate whole --min-new-tokens 9 --max-new-tokens 4 x
