@@ -487,6 +487,38 @@ static void test_processor_size(void **state)
     assert_null(by_processor_new(&(by_processor_spec){.channels = 2, .height = 2, .width = 2}));
 }
 
+/* The usual processor of a type is what a file makes that says nothing but its type and the size. */
+static void test_processor_types(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"ViT", "DeiT", "CLIP"};
+    static const char *const sizes[] = {"\"size\": 56", "\"size\": 64, \"crop_size\": 56",
+                                        "\"size\": 56, \"crop_size\": 56"};
+    for (int i = 0; i < BY_COUNT(types); i++) {
+        char json[200];
+        snprintf(json, sizeof json, "{\"image_processor_type\": \"%sImageProcessor\", %s}", types[i],
+                 sizes[i]);
+        by_processor *p[2] = {processor(json),
+                              by_processor_new(&(by_processor_spec){
+                                  .channels = 3, .height = 56, .width = 56, .type = types[i]})};
+        by_prepared x[2];
+        by_image *m = noise(90, 71, BY_PIXELS_RGB);
+        for (int k = 0; k < 2; k++) {
+            assert_non_null(p[k]);
+            assert_int_equal(by_processor_apply(p[k], m, &x[k]), BY_OK);
+            assert_int_equal(x[k].height * x[k].width, 56 * 56);
+        }
+        assert_memory_equal(x[0].values, x[1].values, sizeof(float) * 3 * 56 * 56);
+        for (int k = 0; k < 2; k++) {
+            by_prepared_free(&x[k]);
+            by_processor_free(p[k]);
+        }
+        by_image_free(m);
+    }
+    assert_null(
+        by_processor_new(&(by_processor_spec){.channels = 3, .height = 8, .width = 8, .type = "Swin"}));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_order_of_passes),
         cmocka_unit_test(test_crop),
         cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_processor_types),
         cmocka_unit_test(test_bad_processors),
         cmocka_unit_test(test_saved_processor),
         cmocka_unit_test(test_processor_size),

@@ -471,7 +471,8 @@ static void test_palette(void **state)
     assert_int_equal(found, COLOURS);
     assert_memory_equal(a, b, sizeof a); /* threads do not matter */
     /* every pixel gets the nearest colour, and every colour is the mean of its pixels */
-    by_processor *p = by_processor_new(&(by_processor_spec){3, 50, 100, a, COLOURS});
+    by_processor *p = by_processor_new(
+        &(by_processor_spec){.channels = 3, .height = 50, .width = 100, .palette = a, .colours = COLOURS});
     by_image *m = by_image_new(100, 50, BY_PIXELS_RGB);
     assert_true(p && m && by_processor_tokens(p) == PIXELS);
     memcpy(m->pixels, rgb, sizeof rgb);

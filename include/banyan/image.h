@@ -101,6 +101,8 @@ typedef struct by_processor_spec {
     int height, width;
     const float *palette; /* (colours, 3) in [-1, 1]; NULL: none */
     int colours;
+    const char *
+        type; /* "ViT", "DeiT" or "CLIP": as processors of these models resize, crop and normalise; NULL: "ViT" */
 } by_processor_spec;
 BY_API by_processor *by_processor_new(const by_processor_spec *spec);
 BY_API void by_processor_free(by_processor *p);

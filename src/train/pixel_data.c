@@ -116,8 +116,10 @@ static by_status make_processor(train_dataset *d, const by_run_spec *s, const by
     }
     const int colours = s->images.colours > 0 ? s->images.colours : grey ? GREYS : COLOURS;
     const int channels = s->shape.channels > 0 ? s->shape.channels : by_picture_set_channels(set);
-    d->processor = palette ? learn_palette(train, colours, height, width)
-                           : by_processor_new(&(by_processor_spec){channels, height, width, NULL, 0});
+    d->processor =
+        palette
+            ? learn_palette(train, colours, height, width)
+            : by_processor_new(&(by_processor_spec){.channels = channels, .height = height, .width = width});
     return d->processor ? BY_OK : base_error_status();
 }
 
