@@ -20,7 +20,8 @@ bool cli_pictures_read(cli_pictures *p, by_image_training *out)
         cli_usage_fail("%s", by_error_message());
         return false;
     }
-    if (out->teacher && !(out->teacher = p->teacher = cli_model_dir(out->teacher))) {
+    if ((out->teacher && !(out->teacher = p->teacher = cli_model_dir(out->teacher))) ||
+        (out->palette && !(out->palette = p->palette = cli_model_dir(out->palette)))) {
         cli_usage_fail("%s", by_error_message());
         return false;
     }
@@ -30,7 +31,8 @@ bool cli_pictures_read(cli_pictures *p, by_image_training *out)
 void cli_pictures_free(cli_pictures *p)
 {
     base_free(p->teacher);
-    p->teacher = NULL;
+    base_free(p->palette);
+    p->teacher = p->palette = NULL;
 }
 
 void cli_picture_summary(const by_metric *metrics, int count, double loss, double data_wait)

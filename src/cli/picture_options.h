@@ -10,7 +10,7 @@
 typedef struct cli_pictures {
     const char *randaugment;
     double resized_crop, jitter;
-    char *teacher; /* the directory of the teacher's model, on the heap */
+    char *teacher, *palette; /* the directories of the models, on the heap */
 } cli_pictures;
 
 /* clang-format off */
@@ -56,8 +56,9 @@ typedef struct cli_pictures {
              "probabilities"}
 /* clang-format on */
 
-/* Completes the spec from the options: augmentation and teacher. Returns false after reporting an error; the
- * caller then returns CLI_USAGE. Call cli_pictures_free in either case. */
+/* Completes the spec from the options: augmentation, and the directories of the teacher and of the palette.
+ * Returns false after reporting an error; the caller then returns CLI_USAGE. Call cli_pictures_free in either
+ * case. */
 bool cli_pictures_read(cli_pictures *p, by_image_training *out);
 void cli_pictures_free(cli_pictures *p);
 

@@ -137,7 +137,7 @@ train bad 2 --model imagegpt --upscale 2
 check "a family that enlarges nothing" fails 1 'does not support super-resolution'
 
 # ---- other data ------------------------------------------------------------------------------------------------------------
-run train --model imagegpt --palette "$tmp/imagegpt/best" --data "$tmp/train-images-idx3-ubyte" --image-size 4 --out "$tmp/small" \
+run train --model imagegpt --palette "$tmp/imagegpt" --data "$tmp/train-images-idx3-ubyte" --image-size 4 --out "$tmp/small" \
     --layers 1 --heads 1 --width 16 --batch-size 4 --max-steps 2 --threads 1 --quiet
 check "a palette of another model, pictures of another size" has small/last/config.json '"n_positions": 16'
 check "has the colours of that model" eval '[ "$(grep -c , "$tmp/small/last/preprocessor_config.json")" -gt 12 ]'
