@@ -113,6 +113,17 @@ static void parts_are_known(const arch_family *a, const cJSON *part)
     }
 }
 
+static void keys_are_known(const arch_family *a, const cJSON *keys)
+{
+    const cJSON *key;
+    cJSON_ArrayForEach(key, keys)
+    {
+        if (!arch_key_known(a, key->string))
+            fail_msg("%s: nothing is said about \"%s\"", a->title, key->string);
+        parts_are_known(a, key);
+    }
+}
+
 static void test_every_key_is_known(void **state)
 {
     (void)state;
@@ -123,12 +134,9 @@ static void test_every_key_is_known(void **state)
         if (!f)
             continue;
         families++;
-        cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "keys"))
-        {
-            if (!arch_key_known(a, key->string))
-                fail_msg("%s: nothing is said about \"%s\"", a->family, key->string);
-            parts_are_known(a, key);
-        }
+        keys_are_known(a, cJSON_GetObjectItemCaseSensitive(f, "keys"));
+        if (a->classifier)
+            keys_are_known(a->classifier, cJSON_GetObjectItemCaseSensitive(f, "keys"));
         cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(f, "aliases"))
         {
             const arch_alias *l = a->aliases;
@@ -149,6 +157,8 @@ static bool has_default(const arch_field *f, const void *config, const cJSON *wa
     switch (f->kind) {
     case ARCH_FIELD_INT:
         return cJSON_IsNull(want) || *(const int *)at == want->valueint;
+    case ARCH_FIELD_PAIR:
+        return ((const int *)at)[0] == want->valueint && ((const int *)at)[1] == want->valueint;
     case ARCH_FIELD_FLOAT:
         return cJSON_IsNull(want) ? *(const float *)at < 0 : *(const float *)at == (float)want->valuedouble;
     case ARCH_FIELD_BOOL:
@@ -209,6 +219,11 @@ static void test_refused_by_name(void **state)
         {"gpt2", "\"add_cross_attention\": true", "\"add_cross_attention\" is true"},
         {"bert", "\"position_embedding_type\": \"relative_key\"",
          "\"position_embedding_type\" is \"relative_key\""},
+        {"vit", "\"patch_size\": [4, 2]", "patches of 4 x 2 pixels are not square"},
+        {"vit", "\"image_size\": [224]", "\"image_size\" must be a number or a list of two"},
+        {"vit", "\"image_size\": [224, 20.5]", "\"image_size\" must be a number or a list of two"},
+        {"vit", "\"image_size\": [32, 24]",
+         "pictures of 32 x 24 pixels are not a whole number of patches of 16"},
         {"bert", "\"pruned_heads\": {\"1\": [0]}", "\"pruned_heads\" is {\"1\":[0]}"},
         {"bert", "\"quantization_config\": {\"bits\": 4}", "\"quantization_config\""},
         {"bert", "\"hidden_act\": \"xielu\"", "unknown activation \"xielu\""},

@@ -16,7 +16,9 @@ import peft
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, DeiTConfig, DeiTForImageClassification
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, CLIPConfig, CLIPForImageClassification
+from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPVisionConfig, CLIPVisionModel, DeiTConfig
+from transformers import DeiTForImageClassification
 from transformers import DeiTForImageClassificationWithTeacher
 from transformers import GPT2Config, GPT2LMHeadModel, GPTJConfig, GPTJForCausalLM, ImageGPTConfig
 from transformers import ImageGPTForImageClassification, LlamaConfig
@@ -180,12 +182,43 @@ def record_vit(out):
            settings={"interpolate_pos_encoding": True})
 
 
+def record_vit_rectangle(out):
+    """Sides as lists of two."""
+    config = ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12, image_size=[8, 12],
+                       patch_size=[4, 4], num_channels=1, num_labels=3, attn_implementation="eager")
+    inputs = {"pixel_values": torch.randn(2, 1, 8, 12, generator=torch.Generator().manual_seed(35)),
+              "labels": torch.tensor([2, 0])}
+    record(os.path.join(out, "../cases"), "vit-rectangle", "vit", with_values(ViTForImageClassification(config), 36), inputs, {}, {})
+
+
 def record_deit(out):
     config = DeiTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24, image_size=8,
                         patch_size=4, num_channels=1, num_labels=3, attn_implementation="eager")
     generator = torch.Generator().manual_seed(11)
     inputs = {"pixel_values": torch.randn(2, 1, 8, 8, generator=generator)}
     record(out, "deit-teacher", "deit", with_values(DeiTForImageClassificationWithTeacher(config), 12), inputs, {}, {})
+
+
+def record_clip(out):
+    """Towers alone, and a classifier. The largest token ends a text where the end token is 2."""
+    out = os.path.join(out, "../cases")
+    text = CLIPTextConfig(vocab_size=VOCAB, hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+                          max_position_embeddings=10, projection_dim=6, eos_token_id=2, hidden_act="gelu",
+                          attn_implementation="eager")
+    vision = CLIPVisionConfig(hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2, image_size=8,
+                              patch_size=4, projection_dim=6, attn_implementation="eager")
+    both = CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), num_labels=3, attn_implementation="eager")
+    generator = torch.Generator().manual_seed(31)
+    ids = tokens(generator, 2, 7)
+    mask = torch.ones_like(ids)
+    ids[0, 4] = VOCAB - 1
+    ids[1, 3], ids[1, 4:], mask[1, 4:] = VOCAB - 1, 0, 0
+    seen = {"pixel_values": torch.randn(2, 3, 8, 8, generator=generator)}
+    record(out, "clip-text", "clip_text_model", with_values(CLIPTextModelWithProjection(text), 32),
+           {"input_ids": ids, "attention_mask": mask}, {}, {})
+    record(out, "clip-vision", "clip_vision_model", with_values(CLIPVisionModel(vision), 33), seen, {}, {})
+    record(out, "clip-classify", "clip", with_values(CLIPForImageClassification(both), 34),
+           seen | {"labels": torch.tensor([2, 0])}, {}, {})
 
 
 def record_caption(out):
@@ -479,8 +512,8 @@ def record_tune_heads(out):
 
 if __name__ == "__main__":
     target = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "../tests/data/verify")
-    for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_deit,
-                 record_caption, record_caption_bert, record_caption_roberta, record_caption_roberta_padding, record_tune_deit,
-                 record_tune_old, record_tune_caption, record_tune_ia3, record_tune_prefix, record_tune_prompt, record_tune_heads,
-                 record_tune_tokens, record_tune_shifts):
+    for each in (record_gpt2, record_bert, record_t5, record_xlnet_answers, record_imagegpt, record_vit, record_vit_rectangle,
+                 record_deit, record_clip, record_caption, record_caption_bert, record_caption_roberta,
+                 record_caption_roberta_padding, record_tune_deit, record_tune_old, record_tune_caption, record_tune_ia3,
+                 record_tune_prefix, record_tune_prompt, record_tune_heads, record_tune_tokens, record_tune_shifts):
         each(target)

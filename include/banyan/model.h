@@ -181,8 +181,8 @@ BY_API bool by_model_is_limited(const by_model *m); /* true if no text can be lo
 BY_API int by_model_layers(const by_model *m);
 BY_API int by_model_heads(const by_model *m);
 BY_API int by_model_width(const by_model *m);
-BY_API int by_model_projection(
-    const by_model *m);                          /* width of the joint space of texts and pictures; 0: none */
+/* Width of the vectors that the model returns for whole texts and pictures, as CLIP does; 0: it returns none. */
+BY_API int by_model_vector_width(const by_model *m);
 BY_API int by_model_segments(const by_model *m); /* number of segments or languages; 0: none */
 /* Number of languages if segments are languages; otherwise 0. */
 BY_API int by_model_languages(const by_model *m);
@@ -245,7 +245,7 @@ BY_API void by_model_set_noise(by_model *m, double alpha);
 BY_API int by_model_hash_rounds(const by_model *m);
 BY_API by_status by_model_set_hash_rounds(by_model *m, int rounds);
 
-/* The families of this build and their presets. NULL past the end. */
+/* The families of this build of which new models can be made, and their presets. NULL past the end. */
 BY_API const char *by_family_at(int i);
 BY_API const char *by_family_title(int i);
 BY_API const char *by_family_preset(int i, int k);

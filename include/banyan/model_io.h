@@ -127,7 +127,8 @@ typedef struct by_input_info {
  *                                  for each layer, if want_scores; not in families with special patterns
  *   memory          (B, S, C)      encoder output
  *   source_hidden, source_attention, cross_attention   the same for the encoder and for cross-attention
- *   text_embeds, image_embeds (B, E)  vectors of length 1, for models of texts and pictures
+ *   text_embeds, image_embeds (B, E)  vectors of whole texts and pictures, for models that return them
+ *                                  (by_model_vector_width); of length 1 in the joint space
  *   loss            scalar         an auxiliary loss, added to the task's by by_model_loss */
 typedef struct by_model_io {
     by_task task;

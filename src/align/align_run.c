@@ -92,7 +92,7 @@ by_model_spec align_model_spec(const by_align_spec *s)
 /* A model of pictures has no tokenizer, which is not what is wrong with it. */
 static by_status check_family(const char *dir)
 {
-    const arch_family *a = model_family_of(dir);
+    const arch_family *a = model_family_of(dir, NULL);
     base_error_clear(); /* who opens the model names other errors */
     return a && (a->pictures || a->canvas)
                ? base_fail(BY_ERR_ARGUMENT, "%s: alignment is for decoders of texts, not for %s", dir,

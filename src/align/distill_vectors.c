@@ -401,9 +401,9 @@ static by_status set_up(vectors *v)
     v->teacher = by_embedder_open(v->r->device, s->teacher, &(by_embed_spec){.dtype = s->dtype});
     if (!v->teacher)
         return base_error_status();
-    if (v->teacher->pooling == BY_POOLING_MAX || v->teacher->shared)
+    if (v->teacher->pooling == BY_POOLING_MAX || v->teacher->own)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "vectors of the largest elements, or of pictures, are not distilled");
+                         "vectors of the largest elements, or those that CLIP makes, are not distilled");
     BY_TRY(train_loop_open(&v->loop, &client, v, &use));
     BY_TRY(v->loop.last ? train_loop_load(&v->loop) : open_student(v));
     BY_TRY(open_data(v));

@@ -113,7 +113,7 @@ static bool fits_family(const by_run_spec *s, const arch_family *a, const cli_ar
 
 bool cli_train_fits(const by_run_spec *s, const cli_args *own)
 {
-    const arch_family *a = s->init_from ? model_family_of(s->init_from) : arch_find(s->family);
+    const arch_family *a = s->init_from ? model_family_of(s->init_from, NULL) : arch_find(s->family);
     if (!a) {
         base_error_clear();
         return true;

@@ -172,6 +172,12 @@ static by_status recall_columns(evaluation *e, const char *model)
 static int evaluate_task(evaluation *e, const cli_args *args, const char *model)
 {
     const char *task = task_of(e);
+    by_example_kind kind;
+    if (!e->o.t.task && !by_example_kind_find(task, &kind)) {
+        base_fail(BY_ERR_ARGUMENT, "%s has no head that eval measures; 'banyan finetune' gives a model one",
+                  base_a(by_model_class(e->model)).text);
+        return cli_fail(NULL);
+    }
     by_examples_spec data;
     by_row_spec spec;
     by_task_result v;
@@ -505,8 +511,8 @@ static int evaluate(evaluation *e, const cli_args *args, const char *model)
     const uint32_t way = way_of(e);
     const cli_scope *row = cli_given_outside(args, scopes, BY_COUNT(scopes), way);
     if (row)
-        return cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names,
-                              by_model_class(e->model));
+        return cli_usage_fail("--%s is for %s, not for %s", row->option, row->names,
+                              base_a(by_model_class(e->model)).text);
     e->lists = cli_given_among(args, (const char *const[]){"text", "label", "header", NULL}) != NULL;
     if (recall_columns(e, args->items[0]) != BY_OK)
         return cli_fail(NULL);

@@ -112,15 +112,15 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(finetune_options),
 };
 
-/* The task of the model in a directory, if its family determines it. */
+/* The task of the model in a directory, if its configuration determines it. */
 static const char *usual_task(const char *dir)
 {
-    const arch_family *a = model_family_of(dir);
+    by_task task;
+    const arch_family *a = model_family_of(dir, &task);
     base_error_clear(); /* reported on opening the model */
     if (!a || (!a->pictures && !a->canvas))
         return "classify";
-    return a->pretrained == BY_TASK_CONTRAST || a->pretrained == BY_TASK_SEQ2SEQ ? "caption"
-                                                                                 : "image-classify";
+    return task == BY_TASK_CONTRAST || task == BY_TASK_SEQ2SEQ ? "caption" : "image-classify";
 }
 
 /* Fills in the library's defaults for options that were not given. Returns false after reporting an unknown

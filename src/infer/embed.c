@@ -97,8 +97,8 @@ static by_status open_readers(by_embedder *e, const char *dir, const char *adapt
     by_canvas c;
     const bool pictures = gen_reads_pictures(e->model, &p), colours = pictures && !p.channels;
     if (!pictures && by_model_canvas(e->model, &c))
-        return base_fail(BY_ERR_ARGUMENT, "a %s generates pictures; it has no embeddings",
-                         by_model_class(e->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s generates pictures; it has no embeddings",
+                         base_a(by_model_class(e->model)).text);
     if (pictures && !(e->processor = gen_processor_open(e->model, dir, adapter)))
         return base_error_status();
     if (!colours && by_model_vocab(e->model) > 0 && !(e->tokenizer = by_tokenizer_load(dir)))
@@ -115,8 +115,10 @@ static by_status open_into(by_embedder *e, by_device *d, const char *dir, const 
     if (!e->model)
         return base_error_status();
     BY_TRY(open_readers(e, dir, spec->adapter));
-    e->shared = e->tokenizer && e->processor;
-    e->width = e->shared ? by_model_projection(e->model) : by_model_width(e->model);
+    e->own = by_model_vector_width(e->model) > 0 &&
+             ((e->tokenizer && e->processor) ||
+              (spec->pooling == BY_POOLING_DEFAULT && e->pooling == BY_POOLING_DEFAULT));
+    e->width = e->own ? by_model_vector_width(e->model) : by_model_width(e->model);
     if (spec->pooling != BY_POOLING_DEFAULT)
         e->pooling = spec->pooling;
     else if (e->pooling == BY_POOLING_DEFAULT)
@@ -273,7 +275,7 @@ static by_status largest(by_embedder *e, by_pass *p, const by_batch *b, const in
 static by_dtype vector_type(const by_embedder *e)
 {
     const by_dtype type = by_params_dtype(by_model_params(e->model));
-    return e->shared && type != BY_F64 ? BY_F32 : type;
+    return e->own && type != BY_F64 ? BY_F32 : type;
 }
 
 /* Copies vectors from the device, in order of computation, to their rows. */
@@ -300,7 +302,7 @@ static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_me
         const int first = groups->first[g], *list = groups->rows + first;
         BY_TRY(data_rows_group(&e->rows, groups, g, e->batch, rows));
         by_batch b = rows->batch;
-        if (kept && !e->shared) {
+        if (kept && !e->own) {
             BY_TRY(fill_weights(e, &b, list, rows->rows));
             by_batch_put(&b, "pool_weights", BY_F32, 2, (int64_t[]){b.batch, b.seq}, e->weights);
         }
@@ -310,7 +312,7 @@ static by_status run_groups(by_embedder *e, const data_row_groups *groups, by_me
         BY_TRY(by_pass_run(p, &b));
         if (kept)
             BY_TRY(by_keep(by_pass_program(p),
-                           e->shared ? by_io_output(by_pass_io(p), "text_embeds") : by_pass_summary(p), kept,
+                           e->own ? by_io_output(by_pass_io(p), "text_embeds") : by_pass_summary(p), kept,
                            (size_t)first * bytes));
         else
             BY_TRY(largest(e, p, &b, list, rows->rows, out));
@@ -323,7 +325,8 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
     if (!e || (count > 0 && (!texts || !out)))
         return base_fail_missing(e ? "text" : "embedder");
     if (!e->tokenizer)
-        return base_fail(BY_ERR_ARGUMENT, "a %s reads pictures, not texts", by_model_class(e->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s reads pictures, not texts",
+                         base_a(by_model_class(e->model)).text);
     data_row_groups groups = {0};
     data_row_batch rows = {0};
     by_memory *kept = NULL;
@@ -331,7 +334,7 @@ by_status by_embedder_run(by_embedder *e, const char *const *texts, int count, f
     for (int i = 0; i < count; i++)
         BY_TRY(data_rows_add(&e->rows, texts[i], NULL));
     by_status s = data_rows_by_length(&e->rows, e->batch, &groups);
-    if (s == BY_OK && count > 0 && (e->shared || e->pooling != BY_POOLING_MAX)) {
+    if (s == BY_OK && count > 0 && (e->own || e->pooling != BY_POOLING_MAX)) {
         /* a padded group may have more rows than remain: they are written after the last one */
         const size_t size = by_dtype_size(vector_type(e));
         kept = by_memory_new(by_model_device(e->model),

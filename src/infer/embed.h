@@ -13,7 +13,7 @@ struct by_embedder {
     by_passes *passes;
     data_rows rows;
     by_pooling pooling;
-    bool shared; /* texts and pictures share a space; the model returns the vectors itself */
+    bool own; /* the model returns the vectors itself */
     bool normalize;
     int limit, batch, width;
     float *weights; /* of a batch */

@@ -56,7 +56,7 @@ static by_status take(void *user, by_pass *p, int first, int count)
     const embedding *x = user;
     const by_embedder *e = x->e;
     float *out = x->out + (size_t)first * (size_t)e->width;
-    if (e->shared)
+    if (e->own)
         BY_TRY(by_pass_read(p, by_io_output(by_pass_io(p), "image_embeds"), out));
     else if (e->pooling == BY_POOLING_MAX)
         BY_TRY(largest(e, p, count, out));
@@ -74,12 +74,13 @@ by_status by_embedder_run_pictures(by_embedder *e, const by_picture_set *set, in
     if (!e || !set || (count > 0 && !out))
         return base_fail_missing(e ? "dataset or array" : "embedder");
     if (!e->processor)
-        return base_fail(BY_ERR_ARGUMENT, "a %s reads texts, not pictures", by_model_class(e->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s reads texts, not pictures",
+                         base_a(by_model_class(e->model)).text);
     embedding x = {e, out};
     return gen_pictures_run(
         &(gen_pictures_spec){.model = e->model, .processor = e->processor, .batch = e->batch},
         &(gen_picture_passes){
-            .passes = e->passes, .prepare = e->shared ? NULL : add_weights, .take = take, .user = &x},
+            .passes = e->passes, .prepare = e->own ? NULL : add_weights, .take = take, .user = &x},
         set, first, count);
 }
 

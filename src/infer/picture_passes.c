@@ -35,8 +35,10 @@ by_processor *gen_processor_open(const by_model *m, const char *dir, const char 
         }
     base_free(base);
     if (by_model_pictures(m, &reads))
-        return by_processor_new(
-            &(by_processor_spec){.channels = reads.channels, .height = reads.height, .width = reads.width});
+        return by_processor_new(&(by_processor_spec){.channels = reads.channels,
+                                                     .height = reads.height,
+                                                     .width = reads.width,
+                                                     .type = m->arch->processor});
     base_fail(BY_ERR_FORMAT, "%s: no preprocessor_config.json", dir);
     return NULL;
 }
@@ -88,8 +90,8 @@ static by_status take_run(reading *r, const by_prepared *list, int first, int n)
         return base_fail(BY_ERR_CANCELLED, "interrupted");
     if (by_model_pictures(s->model, &p) && !x->ids && p.channels != x->channels)
         return base_fail(BY_ERR_ARGUMENT,
-                         "the processor gives %d channels, but a %s of this configuration reads %d",
-                         x->channels, by_model_class(s->model), p.channels);
+                         "the processor gives %d channels, but %s of this configuration reads %d",
+                         x->channels, base_a(by_model_class(s->model)).text, p.channels);
     if (r->room < one * (size_t)n) {
         void *more = base_resize(r->values, one * (size_t)n, 4);
         if (!more)

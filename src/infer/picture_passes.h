@@ -8,8 +8,8 @@
 
 /* The processor of a model that was opened from `dir`, with the adapter in the folder `adapter` unless that
  * is NULL: the first preprocessor_config.json in the folder of the adapter, in `dir`, and in the model that
- * `dir` is an adapter for. Otherwise a default processor that resizes to the model's size. NULL on
- * failure. */
+ * `dir` is an adapter for. Otherwise the default processor of the family, for the
+ * model's size. NULL on failure. */
 by_processor *gen_processor_open(const by_model *m, const char *dir, const char *adapter);
 
 /* The pictures that a model reads: as patches, or as one palette colour per position (channels 0, patch 1).

@@ -13,10 +13,11 @@ static const struct {
              {BY_TASK_ANSWER, "QUESTION_ANS"},  {BY_TASK_LM, "CAUSAL_LM"},
              {BY_TASK_SEQ2SEQ, "SEQ_2_SEQ_LM"}, {BY_TASK_FEATURES, "FEATURE_EXTRACTION"}};
 
-static const char *task_type(by_task task)
+/* NULL for models of pictures: PEFT's classes of tasks pass inputs of texts on, which not all of these take. */
+static const char *task_type(const by_model *m)
 {
-    for (int i = 0; i < BY_COUNT(tasks); i++)
-        if (tasks[i].task == task)
+    for (int i = 0; i < BY_COUNT(tasks) && !m->arch->pictures; i++)
+        if (tasks[i].task == m->task)
             return tasks[i].name;
     return NULL;
 }
@@ -457,7 +458,7 @@ static cJSON *describe_lora(const by_model *m, const by_adapter_spec *s)
                               {"rank_pattern", cJSON_CreateObject()},
                               {"revision", cJSON_CreateNull()},
                               {"target_modules", target_list(m, s)},
-                              {"task_type", text_or_null(task_type(m->task))},
+                              {"task_type", text_or_null(task_type(m))},
                               {"trainable_token_indices", number_list(s->tokens, "token ids")},
                               {"use_dora", cJSON_CreateBool(s->dora)},
                               {"use_rslora", cJSON_CreateBool(s->rslora)}};
@@ -479,7 +480,7 @@ static cJSON *describe_ia3(const by_model *m, const by_adapter_spec *s)
                               {"peft_type", cJSON_CreateString("IA3")},
                               {"revision", cJSON_CreateNull()},
                               {"target_modules", targets},
-                              {"task_type", text_or_null(task_type(m->task))}};
+                              {"task_type", text_or_null(task_type(m))}};
     return object_of(members, BY_COUNT(members));
 }
 
@@ -511,7 +512,7 @@ static cJSON *describe_prefix(const by_model *m, const by_adapter_spec *s)
                               {"peft_type", cJSON_CreateString("PREFIX_TUNING")},
                               {"prefix_projection", cJSON_CreateFalse()},
                               {"revision", cJSON_CreateNull()},
-                              {"task_type", text_or_null(task_type(m->task))},
+                              {"task_type", text_or_null(task_type(m))},
                               {"token_dim", cJSON_CreateNull()}};
     return object_of(members, BY_COUNT(members));
 }
@@ -529,7 +530,7 @@ static cJSON *describe_prompt(const by_model *m, const by_adapter_spec *s)
                               {"prompt_tuning_init", cJSON_CreateString("RANDOM")},
                               {"prompt_tuning_init_text", cJSON_CreateNull()},
                               {"revision", cJSON_CreateNull()},
-                              {"task_type", text_or_null(task_type(m->task))},
+                              {"task_type", text_or_null(task_type(m))},
                               {"token_dim", cJSON_CreateNull()},
                               {"tokenizer_kwargs", cJSON_CreateNull()},
                               {"tokenizer_name_or_path", cJSON_CreateNull()}};

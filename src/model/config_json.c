@@ -60,6 +60,27 @@ static by_status check_parts(const by_model *m)
 
 /* ---- config.json to struct and back ---------------------------------------------------------- */
 
+static by_status read_pair(const cJSON *json, const arch_field *f, int *at)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, f->key);
+    int64_t i;
+    if (!cJSON_IsArray(item)) {
+        BY_TRY(base_json_int(json, f->key, (int64_t)f->fallback, (int64_t)f->min, (int64_t)f->max, &i));
+        at[0] = at[1] = (int)i;
+        return BY_OK;
+    }
+    for (int k = 0; k < 2; k++) {
+        const cJSON *one = cJSON_GetArrayItem(item, k);
+        if (!cJSON_IsNumber(one) || cJSON_GetArraySize(item) != 2 || one->valuedouble != one->valueint ||
+            one->valuedouble < f->min || one->valuedouble > f->max)
+            return base_fail(BY_ERR_FORMAT,
+                             "config.json: \"%s\" must be a number or a list of two, from %g to %g", f->key,
+                             f->min, f->max);
+        at[k] = one->valueint;
+    }
+    return BY_OK;
+}
+
 static by_status read_field(const cJSON *whole, const arch_field *field, char *at)
 {
     static const cJSON nothing = {.type = cJSON_Object};
@@ -80,6 +101,8 @@ static by_status read_field(const cJSON *whole, const arch_field *field, char *a
         BY_TRY(base_json_int(json, f->key, (int64_t)f->fallback, (int64_t)f->min, (int64_t)f->max, &i));
         *(int *)at = (int)i;
         return BY_OK;
+    case ARCH_FIELD_PAIR:
+        return read_pair(json, f, (int *)at);
     case ARCH_FIELD_FLOAT:
         BY_TRY(base_json_double(json, f->key, f->fallback, f->min, f->max, &d));
         *(float *)at = (float)d;
@@ -125,12 +148,13 @@ static cJSON *float_json(float f)
 static bool is_written(const cJSON *json, const arch_field *f, const char *at)
 {
     union {
-        int i;
+        int i, pair[2];
         float f;
         bool b;
         by_act act;
     } there = {0};
     const size_t size = f->kind == ARCH_FIELD_INT      ? sizeof there.i
+                        : f->kind == ARCH_FIELD_PAIR   ? sizeof there.pair
                         : f->kind == ARCH_FIELD_CHOICE ? sizeof there.i
                         : f->kind == ARCH_FIELD_FLOAT  ? sizeof there.f
                         : f->kind == ARCH_FIELD_BOOL   ? sizeof there.b
@@ -152,6 +176,11 @@ static bool write_field(cJSON *whole, const arch_field *field, const char *at)
             (f->role == ARCH_ROLE_PAD && *(const int *)at < 0))
             return base_json_put(json, f->key, cJSON_CreateNull());
         return base_json_put(json, f->key, cJSON_CreateNumber(*(const int *)at));
+    case ARCH_FIELD_PAIR:
+        return base_json_put(json, f->key,
+                             ((const int *)at)[0] == ((const int *)at)[1]
+                                 ? cJSON_CreateNumber(*(const int *)at)
+                                 : cJSON_CreateIntArray((const int *)at, 2));
     case ARCH_FIELD_FLOAT:
         if ((double)*(const float *)at == f->fallback && f->fallback < f->min)
             return base_json_put(json, f->key, cJSON_CreateNull());
@@ -343,6 +372,8 @@ static by_status unknown_class(const by_model *m, const char *name)
     }
     if (m->arch->other.name)
         base_buf_printf(&known, ", %s", m->arch->other.name);
+    if (m->arch->classifier)
+        base_buf_printf(&known, ", %s", m->arch->classifier->classes[BY_TASK_CLASSIFY]);
     by_status s = base_fail(BY_ERR_UNSUPPORTED,
                             "config.json: unsupported class \"%s\" in architectures; %s supports: %s",
                             io_show(name).text, m->arch->family, known.data ? known.data : "");
@@ -383,6 +414,8 @@ static by_status read_class(by_model *m, const by_model_spec *spec)
     m->task = m->arch->pretrained;
     if (name && !task_of_class(m->arch, name, &m->task) && !any)
         return unknown_class(m, name);
+    if (name && m->arch->other.name)
+        *(bool *)((char *)m->config + m->arch->other.offset) = strcmp(name, m->arch->other.name) == 0;
     m->promoted = m->task == BY_TASK_FEATURES && !spec->exact &&
                   (m->arch->pretrained == BY_TASK_LM || m->arch->pretrained == BY_TASK_SEQ2SEQ);
     if (m->promoted)
@@ -401,9 +434,9 @@ static by_status read_causal(by_model *m)
         m->task = causal ? BY_TASK_LM : BY_TASK_MLM;
     else if (m->task == BY_TASK_LM && !causal)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "config.json: a %s with \"is_decoder\" not true attends to the tokens that it "
+                         "config.json: %s with \"is_decoder\" not true attends to the tokens that it "
                          "predicts, which is not supported",
-                         classes[BY_TASK_LM]);
+                         base_a(classes[BY_TASK_LM]).text);
     return BY_OK;
 }
 
@@ -434,6 +467,19 @@ static by_status choose_variant(by_model *m)
     return m->arch ? BY_OK : base_error_status();
 }
 
+/* A classifier has a record of its own where the family says so; spec NULL: the class alone decides. */
+static by_status choose_classifier(by_model *m, const by_model_spec *spec)
+{
+    const arch_family *other = m->arch->classifier;
+    const char *name;
+    by_task unused;
+    BY_TRY(class_name(m, &name));
+    if (other && ((spec && spec->new_head && spec->task == BY_TASK_CLASSIFY) ||
+                  (name && task_of_class(other, name, &unused))))
+        m->arch = other;
+    return BY_OK;
+}
+
 /* Finds the architecture by model_type or, if that is missing, by the class. */
 static by_status find_arch(by_model *m)
 {
@@ -441,7 +487,7 @@ static by_status find_arch(by_model *m)
     by_task unused = BY_TASK_DEFAULT;
     BY_TRY(base_json_string(m->json, "model_type", NULL, &family));
     if (family) {
-        m->arch = arch_find(family);
+        m->arch = arch_find_stored(family);
         return m->arch ? BY_OK : base_error_status();
     }
     BY_TRY(class_name(m, &name));
@@ -456,12 +502,21 @@ static by_status find_arch(by_model *m)
                 : base_fail(BY_ERR_FORMAT, "config.json has neither model_type nor architectures");
 }
 
-const arch_family *model_family_of(const char *dir)
+const arch_family *model_family_of(const char *dir, by_task *task)
 {
     by_model m = {0};
+    const char *name;
     char *path = base_path_join(dir, "config.json");
     m.json = path ? base_json_load(path) : NULL;
     by_status s = m.json ? find_arch(&m) : base_error_status();
+    if (s == BY_OK)
+        s = choose_classifier(&m, NULL);
+    if (s == BY_OK && task) {
+        *task = m.arch->pretrained;
+        s = class_name(&m, &name);
+        if (s == BY_OK && name)
+            task_of_class(m.arch, name, task);
+    }
     if (s != BY_OK && m.json)
         base_fail_context("%s", path);
     cJSON_Delete(m.json);
@@ -501,6 +556,7 @@ by_status model_config_take(by_model *m, const by_model_spec *spec)
     BY_TRY(find_arch(m));
     if (m->arch->variants)
         BY_TRY(choose_variant(m));
+    BY_TRY(choose_classifier(m, spec));
     m->config = base_alloc_zero(1, m->arch->config_size);
     if (!m->config)
         return BY_ERR_MEMORY;

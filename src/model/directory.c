@@ -63,8 +63,13 @@ by_model *model_blank(by_device *d, by_dtype dtype)
 /* Checks that the architecture has a head for the requested task. */
 static by_status check_task(const by_model *m)
 {
-    if ((unsigned)m->task >= BY_TASK_COUNT || !m->arch->classes[m->task])
-        return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for this task", m->arch->title);
+    if ((unsigned)m->task >= BY_TASK_COUNT)
+        return base_fail(BY_ERR_ARGUMENT, "there is no task %d", (int)m->task);
+    if (!m->arch->classes[m->task])
+        return m->task == BY_TASK_FEATURES
+                   ? base_fail(BY_ERR_UNSUPPORTED, "%s cannot be opened without its head", m->arch->title)
+                   : base_fail(BY_ERR_UNSUPPORTED, "%s has no head for \"%s\"", m->arch->title,
+                               by_task_name(m->task));
     if (model_has_labels(m->task) && (m->labels < 1 || m->labels > MODEL_MAX_LABELS))
         return base_fail(BY_ERR_ARGUMENT, "the number of labels must be 1 to %d, not %d", MODEL_MAX_LABELS,
                          m->labels);
@@ -228,9 +233,9 @@ static by_status check_fields(const arch_family *a, const void *config)
     for (int i = 0; i < a->n_fields; i++) {
         const arch_field *f = &a->fields[i];
         const char *at = (const char *)config + f->offset;
-        if (f->kind != ARCH_FIELD_INT && f->kind != ARCH_FIELD_FLOAT)
+        if (f->kind != ARCH_FIELD_INT && f->kind != ARCH_FIELD_PAIR && f->kind != ARCH_FIELD_FLOAT)
             continue;
-        const double v = f->kind == ARCH_FIELD_INT ? *(const int *)at : *(const float *)at;
+        const double v = f->kind == ARCH_FIELD_FLOAT ? (double)*(const float *)at : *(const int *)at;
         if (v != f->fallback && (v < f->min || v > f->max))
             return base_fail(BY_ERR_ARGUMENT, "%s is %g; it must be between %g and %g", f->key, v, f->min,
                              f->max);
@@ -377,6 +382,8 @@ static by_status new_into(by_model *m, const char *family, const by_model_shape 
     m->arch = m->arch ? arch_variant(m->arch, shape->decoder) : NULL;
     if (!m->arch)
         return base_error_status();
+    if (m->arch->classifier && spec->task == BY_TASK_CLASSIFY)
+        m->arch = m->arch->classifier;
     m->config = base_alloc_zero(1, m->arch->config_size);
     if (!m->config)
         return BY_ERR_MEMORY;

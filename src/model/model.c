@@ -420,9 +420,9 @@ int by_model_segments(const by_model *m)
                                         : fact(m, ARCH_ROLE_LANGUAGES);
 }
 
-int by_model_projection(const by_model *m)
+int by_model_vector_width(const by_model *m)
 {
-    return fact(m, ARCH_ROLE_PROJECTION);
+    return m && m->arch->vector_width ? m->arch->vector_width(m->config) : 0;
 }
 
 int by_model_languages(const by_model *m)

@@ -56,8 +56,9 @@ void model_noise_end(void *begun, by_graph *g);
 enum { MODEL_MAX_LABELS = 1 << 20 };
 /* Sets arch, config, json, task, labels and token ids from DIR/config.json. */
 by_status model_config_read(by_model *m, const char *dir, const by_model_spec *spec);
-/* The architecture of the model in a directory, from its config.json. NULL on failure. */
-const arch_family *model_family_of(const char *dir);
+/* The architecture of the model in a directory, from its config.json. task: receives the task of its class, or
+ * NULL. NULL on failure. */
+const arch_family *model_family_of(const char *dir, by_task *task);
 by_status model_config_take(by_model *m, const by_model_spec *spec); /* the same from m->json */
 /* Returns the configuration to save with weights of that type, or NULL if allocation fails. */
 cJSON *model_config_json(const by_model *m, by_dtype dtype);

@@ -24,11 +24,8 @@ static void adjust(const char *preset, void *config)
 
 static by_status read(const cJSON *json, void *config)
 {
-    deit_config *c = config;
-    const cJSON *name = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "architectures"), 0);
-    c->vit.distilled = true;
-    c->teacher =
-        cJSON_IsString(name) && strcmp(name->valuestring, "DeiTForImageClassificationWithTeacher") == 0;
+    (void)json;
+    ((deit_config *)config)->vit.distilled = true;
     return BY_OK;
 }
 
@@ -98,6 +95,7 @@ const arch_family arch_deit = {
     .adjust = adjust,
     .check = arch_vit_check,
     .pictures = arch_vit_pictures,
+    .processor = "DeiT",
     .inputs = arch_picture_inputs,
     .adapted = "q_proj,v_proj",
     .build = build,

@@ -13,6 +13,7 @@
  * independent of the architecture. */
 typedef enum arch_field_kind {
     ARCH_FIELD_INT,
+    ARCH_FIELD_PAIR, /* rows and columns, in the struct two ints: a list of two, or one number for both */
     ARCH_FIELD_FLOAT,
     ARCH_FIELD_BOOL,
     ARCH_FIELD_ACT,
@@ -62,22 +63,25 @@ typedef enum arch_role {
     ARCH_ROLE_MIXTURES,     /* and the components of a mixture */
     ARCH_ROLE_COORDINATES,  /* how they are encoded, by name */
     ARCH_ROLE_UPSCALE,      /* super-resolution factor */
-    ARCH_ROLE_IMAGE,        /* side of a picture in pixels, */
+    ARCH_ROLE_IMAGE,        /* sides of a picture in pixels, */
     ARCH_ROLE_PATCH,        /* side of a patch, */
     ARCH_ROLE_CHANNELS,     /* and channels */
-    ARCH_ROLE_DROP_PATH,    /* stochastic depth of the last layer */
-    ARCH_ROLE_PROJECTION    /* width of the joint space of texts and pictures */
+    ARCH_ROLE_DROP_PATH     /* stochastic depth of the last layer */
 } arch_role;
 typedef struct arch_field {
     const char *key;
     arch_field_kind kind;
-    size_t offset; /* int, float, bool or by_act in the struct */
+    size_t offset; /* int, int[2], float, bool or by_act in the struct */
     double fallback, min, max;
     arch_role role;
 } arch_field;
 #define ARCH_INT_FIELD(type, member, key, fallback, low, high, role)           \
     {                                                                          \
         key, ARCH_FIELD_INT, offsetof(type, member), fallback, low, high, role \
+    }
+#define ARCH_PAIR_FIELD(type, member, key, fallback, low, high, role)           \
+    {                                                                           \
+        key, ARCH_FIELD_PAIR, offsetof(type, member), fallback, low, high, role \
     }
 #define ARCH_FLOAT_FIELD(type, member, key, fallback, low, high, role)           \
     {                                                                            \
@@ -198,10 +202,12 @@ typedef struct arch_family {
     const char *text_type; /* its model_type, where there are variants, */
     const struct arch_family *const
         *variants; /* which differ in it: the other records of the family; NULL at the end, NULL: none */
-    int labels;    /* number of labels if the configuration lacks it; 0: 2 */
+    const struct arch_family
+        *classifier; /* the record for classification, if it has other parts; NULL: this one */
+    int labels;      /* number of labels if the configuration lacks it; 0: 2 */
     size_t config_size;
     const arch_preset *presets;
-    int n_presets;
+    int n_presets;                             /* 0: a part of another model, for arch_find_stored */
     by_status (*check)(const void *config);    /* checks beyond the ranges of fields; reports by base_fail */
     int (*first_position)(const void *config); /* row of the first position in the table; NULL: 0 */
     bool extra_rows;    /* the context in the configuration does not include the rows before it */
@@ -229,9 +235,13 @@ typedef struct arch_family {
     /* recorded labels of a causal model are aligned with their own positions, not with the previous ones */
     bool labels_in_place;
     by_pictures (*pictures)(const void *config); /* that it reads; NULL: none */
+    const char *processor;                       /* default type of by_processor_spec; NULL: that of ViT */
     const char *adapted; /* default targets of adapters: comma-separated name suffixes; NULL: none */
     by_canvas (*canvas)(const void *config); /* the pictures that it makes, token by token; NULL: none */
     int (*place)(const void *config, int t); /* raster index of the position generated at time t; NULL: t */
+    /* Width of the vectors that the model itself returns for whole texts and pictures, as "text_embeds" and
+     * "image_embeds". NULL: none; vectors are pooled from "features" */
+    int (*vector_width)(const void *config);
     bool predicts_itself;        /* the tokens of a batch are the targets: the model shifts them itself */
     const arch_derived *derived; /* NULL: none */
     const by_input_info *inputs; /* ends with a zero; NULL: those of text models */
@@ -248,8 +258,8 @@ extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,
     arch_transfo_xl, arch_reformer, arch_xlnet, arch_sparse_transformer, arch_rnn, arch_lstm, arch_gru,
-    arch_rnn_seq2seq, arch_imagegpt, arch_image_transformer, arch_vit, arch_deit, arch_clip,
-    arch_vision_encoder_decoder;
+    arch_rnn_seq2seq, arch_imagegpt, arch_image_transformer, arch_vit, arch_deit, arch_clip, arch_clip_text,
+    arch_clip_vision, arch_vision_encoder_decoder;
 
 /* Default targets of IA3: comma-separated name suffixes, and those whose inputs are scaled. */
 typedef struct arch_scaled {
@@ -259,6 +269,8 @@ const arch_scaled *arch_scaled_of(const arch_family *a); /* NULL: there are none
 
 /* Returns NULL, with an error that lists the families, for an unknown name. */
 const arch_family *arch_find(const char *family);
+/* The same, including parts of models that are stored alone and cannot be created. */
+const arch_family *arch_find_stored(const char *family);
 /* The variant of the family with this text_type; NULL: the first. Returns NULL, with an error that lists
  * them, for an unknown type. */
 const arch_family *arch_variant(const arch_family *a, const char *text_type);
@@ -287,8 +299,10 @@ void arch_config_defaults(const arch_family *a, void *config);
 bool arch_act_parse(const char *name, by_act *out);
 const char *arch_act_name(by_act act);
 
-/* For check functions: the width is divisible by the heads. */
+/* For check functions: the width is divisible by the heads; pictures (rows, columns) consist of whole square
+ * patches. */
 by_status arch_check_heads(int width, int heads);
+by_status arch_check_patches(const int image[2], const int patch[2]);
 
 /* For build functions: return a hidden state or a layer's attention weights if requested. */
 void arch_keep_hidden(by_graph *g, by_model_io *io, by_tensor *h);
@@ -524,7 +538,8 @@ by_status arch_bart_check(const void *config);
 /* ---- shared by variants of ViT (vit.c) ----------------------------------------------------------- */
 
 typedef struct arch_vit_config {
-    int image, patch, channels, width, layers, heads, inner;
+    int image[2], patch[2]; /* rows and columns in pixels */
+    int channels, width, layers, heads, inner;
     int pooled; /* width of the pooler's output; 0: that of the model */
     float eps, std, drop, attn_drop, drop_path;
     by_act act, pooler_act;
@@ -532,8 +547,8 @@ typedef struct arch_vit_config {
     bool distilled; /* a distillation token follows the class token */
 } arch_vit_config;
 #define ARCH_VIT_PART_FIELDS(part, type, member)                                                           \
-    ARCH_INT_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),               \
-        ARCH_INT_FIELD(type, member patch, part "patch_size", 16, 1, 1 << 14, ARCH_ROLE_PATCH),            \
+    ARCH_PAIR_FIELD(type, member image, part "image_size", 224, 1, 1 << 14, ARCH_ROLE_IMAGE),              \
+        ARCH_PAIR_FIELD(type, member patch, part "patch_size", 16, 1, 1 << 14, ARCH_ROLE_PATCH),           \
         ARCH_INT_FIELD(type, member channels, part "num_channels", 3, 1, 256, ARCH_ROLE_CHANNELS),         \
         ARCH_INT_FIELD(type, member width, part "hidden_size", 768, 1, 1 << 20, ARCH_ROLE_WIDTH),          \
         ARCH_INT_FIELD(type, member layers, part "num_hidden_layers", 12, 1, BY_MAX_LAYERS,                \

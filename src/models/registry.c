@@ -39,6 +39,8 @@ static const arch_family *const architectures[] = {
     &arch_clip,
     &arch_vision_encoder_decoder,
     &arch_image_transformer,
+    &arch_clip_text, /* those without presets are the last ones */
+    &arch_clip_vision,
 };
 
 int arch_count(void)
@@ -51,10 +53,18 @@ const arch_family *arch_at(int i)
     return i >= 0 && i < BY_COUNT(architectures) ? architectures[i] : NULL;
 }
 
+const arch_family *arch_find_stored(const char *family)
+{
+    for (int i = 0; i < BY_COUNT(architectures); i++)
+        if (architectures[i]->n_presets == 0 && strcmp(architectures[i]->family, family) == 0)
+            return architectures[i];
+    return arch_find(family);
+}
+
 const arch_family *arch_find(const char *family)
 {
     base_buf known = {0};
-    for (int i = 0; i < BY_COUNT(architectures); i++) {
+    for (int i = 0; i < BY_COUNT(architectures) && architectures[i]->n_presets; i++) {
         if (strcmp(architectures[i]->family, family) == 0) {
             base_buf_free(&known);
             return architectures[i];
@@ -90,12 +100,12 @@ const arch_family *arch_variant(const arch_family *a, const char *text_type)
 
 const char *by_family_at(int i)
 {
-    return arch_at(i) ? arch_at(i)->family : NULL;
+    return arch_at(i) && arch_at(i)->n_presets ? arch_at(i)->family : NULL;
 }
 
 const char *by_family_title(int i)
 {
-    return arch_at(i) ? arch_at(i)->title : NULL;
+    return arch_at(i) && arch_at(i)->n_presets ? arch_at(i)->title : NULL;
 }
 
 const char *by_family_preset(int i, int k)
@@ -119,7 +129,8 @@ double arch_config_get(const arch_family *a, const void *config, arch_role role)
     for (int i = 0; i < a->n_fields; i++) {
         const char *at = (const char *)config + a->fields[i].offset;
         if (a->fields[i].role == role)
-            return a->fields[i].kind == ARCH_FIELD_INT || a->fields[i].kind == ARCH_FIELD_CHOICE
+            return a->fields[i].kind == ARCH_FIELD_INT || a->fields[i].kind == ARCH_FIELD_PAIR ||
+                           a->fields[i].kind == ARCH_FIELD_CHOICE
                        ? *(const int *)at
                    : a->fields[i].kind == ARCH_FIELD_BOOL ? *(const bool *)at
                                                           : (double)*(const float *)at;
@@ -137,6 +148,8 @@ bool arch_config_set(const arch_family *a, void *config, arch_role role, double 
             continue;
         if (a->fields[i].kind == ARCH_FIELD_INT)
             *(int *)at = (int)value;
+        else if (a->fields[i].kind == ARCH_FIELD_PAIR)
+            ((int *)at)[0] = ((int *)at)[1] = (int)value;
         else if (a->fields[i].kind == ARCH_FIELD_BOOL)
             *(bool *)at = value != 0;
         else
@@ -221,6 +234,9 @@ void arch_config_defaults(const arch_family *a, void *config)
         case ARCH_FIELD_CHOICE:
             *(int *)at = (int)a->fields[i].fallback;
             break;
+        case ARCH_FIELD_PAIR:
+            ((int *)at)[0] = ((int *)at)[1] = (int)a->fields[i].fallback;
+            break;
         case ARCH_FIELD_FLOAT:
             *(float *)at = (float)a->fields[i].fallback;
             break;
@@ -278,6 +294,19 @@ const char *arch_act_name(by_act act)
         if (activations[i].act == act)
             return activations[i].name;
     return "linear";
+}
+
+by_status arch_check_patches(const int image[2], const int patch[2])
+{
+    if (patch[0] != patch[1])
+        return base_fail(BY_ERR_UNSUPPORTED, "patches of %d x %d pixels are not square", patch[0], patch[1]);
+    if (image[0] % patch[0] == 0 && image[1] % patch[1] == 0)
+        return BY_OK;
+    if (image[0] == image[1])
+        return base_fail(BY_ERR_FORMAT, "pictures of %d pixels are not a whole number of patches of %d",
+                         image[0], patch[0]);
+    return base_fail(BY_ERR_FORMAT, "pictures of %d x %d pixels are not a whole number of patches of %d",
+                     image[0], image[1], patch[0]);
 }
 
 by_status arch_check_heads(int width, int heads)

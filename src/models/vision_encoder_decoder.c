@@ -59,8 +59,8 @@ static void adjust(const char *preset, void *config)
 {
     caption_config *c = config;
     if (strcmp(preset, "tiny") == 0) {
-        c->encoder.image = 32;
-        c->encoder.patch = 4;
+        c->encoder.image[0] = c->encoder.image[1] = 32;
+        c->encoder.patch[0] = c->encoder.patch[1] = 4;
     }
 }
 

@@ -30,8 +30,8 @@ static void adjust(const char *preset, void *config)
     arch_vit_config *c = config;
     if (strcmp(preset, "grey28") != 0)
         return;
-    c->image = 28;
-    c->patch = 4;
+    c->image[0] = c->image[1] = 28;
+    c->patch[0] = c->patch[1] = 4;
     c->channels = 1;
 }
 
@@ -39,18 +39,16 @@ by_pictures arch_vit_pictures(const void *config)
 {
     const arch_vit_config *c = config;
     return (by_pictures){.channels = c->channels,
-                         .height = c->image,
-                         .width = c->image,
-                         .patch = c->patch,
+                         .height = c->image[0],
+                         .width = c->image[1],
+                         .patch = c->patch[0],
                          .tokens = 1 + c->distilled};
 }
 
 by_status arch_vit_check(const void *config)
 {
     const arch_vit_config *c = config;
-    if (c->image % c->patch)
-        return base_fail(BY_ERR_FORMAT, "pictures of %d pixels are not a whole number of patches of %d",
-                         c->image, c->patch);
+    BY_TRY(arch_check_patches(c->image, c->patch));
     return arch_check_heads(c->width, c->heads);
 }
 
@@ -64,7 +62,7 @@ static by_tensor *token(by_graph *g, const char *name, const arch_vit_config *c)
 static by_tensor *embeddings(by_graph *g, const arch_vit_config *c, by_tensor *pixels) /* (B, T, C) */
 {
     const by_pictures p = arch_vit_pictures(c);
-    const int64_t rows = by_pictures_positions(&p, p.height, p.width), side = c->image / c->patch;
+    const int64_t rows = by_pictures_positions(&p, p.height, p.width);
     by_tensor *tokens[2];
     by_scope_push(g, "embeddings");
     tokens[0] = token(g, "cls_token", c);
@@ -72,10 +70,10 @@ static by_tensor *embeddings(by_graph *g, const arch_vit_config *c, by_tensor *p
         tokens[1] = token(g, "distillation_token", c);
     by_tensor *table = by_param(g, "position_embeddings", 3, (int64_t[]){1, rows, c->width},
                                 (by_init){BY_INIT_NORMAL, c->std});
-    table = nn_stretch(g, by_reshape(g, table, 2, (int64_t[]){rows, c->width}), p.tokens, side, side,
-                       by_dim(pixels, 2) / c->patch, by_dim(pixels, 3) / c->patch);
+    table = nn_stretch(g, by_reshape(g, table, 2, (int64_t[]){rows, c->width}), p.tokens, p.height / p.patch,
+                       p.width / p.patch, by_dim(pixels, 2) / p.patch, by_dim(pixels, 3) / p.patch);
     by_tensor *x = nn_patches(g, "patch_embeddings.projection", pixels,
-                              &(nn_patch_spec){.width = c->width, .patch = c->patch, .std = c->std});
+                              &(nn_patch_spec){.width = c->width, .patch = p.patch, .std = c->std});
     x = nn_prepend(g, x, tokens, p.tokens);
     x = by_dropout(g, by_add(g, x, table), c->drop);
     by_scope_pop(g);

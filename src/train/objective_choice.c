@@ -7,7 +7,7 @@
 by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *out)
 {
     const by_objective_choice *c = &spec->objective;
-    const arch_family *a = spec->init_from ? model_family_of(spec->init_from) : arch_find(spec->family);
+    const arch_family *a = spec->init_from ? model_family_of(spec->init_from, NULL) : arch_find(spec->family);
     if (!a)
         return base_error_status();
     const char *name = c->name ? c->name : c->parallel ? "tlm" : a->objective ? a->objective : "lm";
@@ -28,6 +28,9 @@ by_status train_objective_choose(const by_run_spec *spec, data_objective_kind *o
                          a->canvas ? "%s learns pixels; the objective \"%s\" is for text"
                                    : "%s is not a pixel model, which the objective \"%s\" requires",
                          a->title, name);
+    if (!a->classes[data_objective_task(*out)] && !c->name && !a->objective)
+        return base_fail(BY_ERR_UNSUPPORTED, "%s has no objective of its own and is not trained on text",
+                         a->title);
     if (!a->classes[data_objective_task(*out)])
         return base_fail(BY_ERR_UNSUPPORTED, "%s has no head for the objective \"%s\"; its own is \"%s\"",
                          a->title, name, a->objective ? a->objective : "lm");

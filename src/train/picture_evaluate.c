@@ -308,7 +308,7 @@ by_status train_pictures_measure(const train_picture_measure *w, by_image_result
 
 /* ---- a model directory ----------------------------------------------------------------------- */
 
-static by_status number_classes(const by_model *m, by_picture_set *set)
+by_status train_pictures_number(const by_model *m, by_picture_set *set)
 {
     const int n = by_model_labels(m);
     const char **names = base_alloc_zero((size_t)n, sizeof *names);
@@ -325,10 +325,11 @@ static by_status check_model(const by_model *m, const by_processor *p)
     const by_task task = by_model_task(m);
     if (!gen_reads_pictures(m, &reads) ||
         (task != BY_TASK_CLASSIFY && task != BY_TASK_SEQ2SEQ && task != BY_TASK_CONTRAST))
-        return base_fail(BY_ERR_ARGUMENT, "a %s neither classifies pictures nor reads captions",
-                         by_model_class(m));
+        return base_fail(BY_ERR_ARGUMENT, "%s neither classifies pictures nor reads captions",
+                         base_a(by_model_class(m)).text);
     if (!reads.channels && !by_processor_colours(p))
-        return base_fail(BY_ERR_FORMAT, "preprocessor_config.json of a %s has no palette", by_model_class(m));
+        return base_fail(BY_ERR_FORMAT, "preprocessor_config.json of %s has no palette",
+                         base_a(by_model_class(m)).text);
     if (reads.channels && by_processor_channels(p) != reads.channels)
         return base_fail(BY_ERR_ARGUMENT,
                          "the model reads %d channels, and preprocessor_config.json makes %d", reads.channels,
@@ -341,7 +342,7 @@ static by_status prepare_targets(const by_model *m, const char *dir, by_picture_
                                  train_captions *captions)
 {
     if (by_model_task(m) == BY_TASK_CLASSIFY)
-        return number_classes(m, set);
+        return train_pictures_number(m, set);
     by_tokenizer *t = by_tokenizer_load(dir);
     by_status s = t ? train_captions_open(captions, set, t, by_model_context(m)) : base_error_status();
     by_tokenizer_free(t);

@@ -22,4 +22,7 @@ by_status train_pictures_measure(const train_picture_measure *w, by_image_result
 /* The numbers that decide and are logged: accuracy and top5_accuracy, or exact and token_accuracy. Returns how many. */
 int train_picture_metrics(const by_image_result *r, by_metric out[BY_METRICS_MAX]);
 
+/* Numbers the labels of a dataset as the model does. */
+by_status train_pictures_number(const by_model *m, by_picture_set *set);
+
 #endif

@@ -80,25 +80,18 @@ static by_status encode_captions(train_picture_run *r)
     return BY_OK;
 }
 
-/* Labels are numbered as the model does. */
+/* Captions become tokens, and labels get the model's numbers. */
 static by_status number_sets(train_picture_run *r)
 {
     if (r->tokenizer)
         return encode_captions(r);
-    const int n = by_model_labels(r->model);
-    const char **names = base_alloc_zero((size_t)n, sizeof *names);
-    for (int i = 0; names && i < n; i++)
-        names[i] = by_model_label_name(r->model, i);
-    by_status s = names ? by_picture_set_number(r->set, names, n) : BY_ERR_MEMORY;
-    if (s == BY_OK && r->eval_set)
-        s = by_picture_set_number(r->eval_set, names, n);
-    base_free(names);
-    return s;
+    BY_TRY(train_pictures_number(r->model, r->set));
+    return r->eval_set ? train_pictures_number(r->model, r->eval_set) : BY_OK;
 }
 
 /* ---- a new model ------------------------------------------------------------------------------- */
 
-/* The side of the pictures of the data: of all, or of the first one where they are files. */
+/* The shorter side of the pictures: of all, or of the first one if they are files. */
 static by_status find_size(const train_picture_run *r, int *size)
 {
     int height, width;
@@ -132,7 +125,9 @@ by_status train_picture_shape(const train_picture_run *r, by_model_shape *out)
     if (out->channels <= 0)
         out->channels = by_picture_set_channels(r->set);
     if (out->image <= 0)
-        BY_TRY(s->images.size > 0 ? (out->image = s->images.size, BY_OK) : find_size(r, &out->image));
+        out->image = s->images.size;
+    if (out->image <= 0)
+        BY_TRY(find_size(r, &out->image));
     if (out->patch <= 0)
         out->patch = usual_patch(out->image);
     if (s->images.drop_path > 0)
@@ -142,7 +137,7 @@ by_status train_picture_shape(const train_picture_run *r, by_model_shape *out)
     return BY_OK;
 }
 
-/* Special tokens of a model are the tokenizer's. */
+/* Takes the special tokens of the tokenizer. */
 static void set_tokens(by_model *m, const by_tokenizer *t)
 {
     const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD), end = train_caption_end(t);
@@ -199,7 +194,7 @@ static by_status make_model(train_picture_run *r)
 
 /* ---- a model that exists ------------------------------------------------------------------------- */
 
-/* Has the model these classes in this order? Then its head is kept. */
+/* Returns true if the model has these classes in this order. Its head is then kept. */
 static bool same_classes(const by_model *m, const by_picture_set *set)
 {
     if (by_model_task(m) != BY_TASK_CLASSIFY || by_model_labels(m) != by_picture_set_classes(set))
@@ -210,23 +205,26 @@ static bool same_classes(const by_model *m, const by_picture_set *set)
     return true;
 }
 
-/* Models that were made for captions or pairs stay what they are; others get a head. */
-static by_task task_of(const by_model *m)
+/* Models that were made for captions or pairs stay what they are, unless CLIP is to learn classes; others get a head. */
+static by_task task_of(const train_picture_run *r, const by_model *m)
 {
     const by_task task = by_model_task(m);
+    const bool classes = r->tuning && r->tuning->kind != BY_EXAMPLE_CAPTION;
+    if (task == BY_TASK_CONTRAST && classes)
+        return BY_TASK_CLASSIFY;
     return task == BY_TASK_SEQ2SEQ || task == BY_TASK_CONTRAST ? task : BY_TASK_CLASSIFY;
 }
 
-/* The task that was asked for is the one that the model can learn. */
+/* Fails if the model cannot learn the task that was asked for. */
 static by_status check_kind(const train_picture_run *r, const by_model *m)
 {
     const bool captions = r->tuning && r->tuning->kind == BY_EXAMPLE_CAPTION;
     if (!r->tuning || captions == (r->task != BY_TASK_CLASSIFY))
         return BY_OK;
     return base_fail(BY_ERR_ARGUMENT,
-                     captions ? "a %s learns the classes of pictures, not captions"
-                              : "a %s learns captions, not the classes of pictures",
-                     by_model_class(m));
+                     captions ? "%s learns the classes of pictures, not captions"
+                              : "%s learns captions, not the classes of pictures",
+                     base_a(by_model_class(m)).text);
 }
 
 /* The model as it is, or the body of one whose class is not known, such as that of masked image modelling. */
@@ -255,7 +253,7 @@ static by_status open_model(train_picture_run *r)
     if (!m)
         return base_error_status();
     gen_reads_pictures(m, &reads);
-    r->task = task_of(m);
+    r->task = task_of(r, m);
     spec.task = r->task;
     by_status s = check_kind(r, m);
     if (s == BY_OK)
@@ -293,10 +291,10 @@ by_status train_picture_load(void *self, const char *dir)
     by_pictures reads;
     if (!gen_reads_pictures(r->model, &reads))
         return base_fail(BY_ERR_ARGUMENT,
-                         "the run in %s is for a %s, which reads no pictures; use another folder, or "
+                         "the run in %s is for %s, which reads no pictures; use another folder, or "
                          "overwrite it",
-                         r->spec.out, by_model_class(r->model));
-    r->task = task_of(r->model);
+                         r->spec.out, base_a(by_model_class(r->model)).text);
+    r->task = task_of(r, r->model);
     BY_TRY(open_data(r, reads.channels));
     if (r->task != BY_TASK_CLASSIFY && !(r->tokenizer = by_tokenizer_load(dir)))
         return base_error_status();
@@ -355,22 +353,36 @@ static by_status check_colours(const train_picture_run *r, const by_pictures *re
     const by_augment *a = &r->spec.images.augment;
     if (by_processor_colours(r->processor) == 0)
         return reads->channels ? BY_OK
-                               : base_fail(BY_ERR_FORMAT, "preprocessor_config.json of a %s has no palette",
-                                           by_model_class(r->model));
+                               : base_fail(BY_ERR_FORMAT, "preprocessor_config.json of %s has no palette",
+                                           base_a(by_model_class(r->model)).text);
     if (a->mixup > 0 || a->cutmix > 0 || a->erase > 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "a %s reads colours of a palette: there is no mixup, cutmix or erasing for it",
-                         by_model_class(r->model));
+                         "%s reads colours of a palette: there is no mixup, cutmix or erasing for it",
+                         base_a(by_model_class(r->model)).text);
     return BY_OK;
 }
 
+static by_status check_augmentation(const train_picture_run *r)
+{
+    const by_augment *a = &r->spec.images.augment;
+    if (r->tokenizer && (a->mixup > 0 || a->cutmix > 0))
+        return base_fail(BY_ERR_ARGUMENT, "mixup and cutmix are for classes; captions cannot be mixed");
+    if (a->hue > 0 && by_processor_channels(r->processor) == 1)
+        return base_fail(BY_ERR_ARGUMENT, "grey pictures have no hue that could be turned");
+    if (r->task == BY_TASK_CONTRAST && r->spec.label_smoothing > 0)
+        return base_fail(BY_ERR_ARGUMENT,
+                         "label smoothing is for classes and captions; pairs have no targets to smooth");
+    return by_augment_check(a);
+}
+
+/* Where the batches of training and of evaluation come from. */
 static by_status choose_sources(train_picture_run *r)
 {
     const by_run_spec *s = &r->spec;
     by_pictures reads;
     train_picture_source *a = &r->source;
     if (!gen_reads_pictures(r->model, &reads))
-        return base_fail(BY_ERR_ARGUMENT, "a %s reads no pictures", by_model_class(r->model));
+        return base_fail(BY_ERR_ARGUMENT, "%s reads no pictures", base_a(by_model_class(r->model)).text);
     BY_TRY(check_colours(r, &reads));
     *a = (train_picture_source){.part = r->train,
                                 .processor = r->processor,
@@ -408,14 +420,7 @@ static by_status choose_sources(train_picture_run *r)
         r->eval_source.batch = (int)BY_MIN(r->eval_source.batch, r->held.count);
     if (r->eval_set)
         r->eval_source.captions = &r->eval_captions;
-    if (r->tokenizer && (s->images.augment.mixup > 0 || s->images.augment.cutmix > 0))
-        return base_fail(BY_ERR_ARGUMENT, "mixup and cutmix are for classes; captions cannot be mixed");
-    if (s->images.augment.hue > 0 && by_processor_channels(r->processor) == 1)
-        return base_fail(BY_ERR_ARGUMENT, "grey pictures have no hue that could be turned");
-    if (r->task == BY_TASK_CONTRAST && s->label_smoothing > 0)
-        return base_fail(BY_ERR_ARGUMENT,
-                         "label smoothing is for classes and captions; pairs have no targets to smooth");
-    return by_augment_check(&s->images.augment);
+    return check_augmentation(r);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
@@ -511,12 +516,14 @@ by_status train_picture_set_up(train_picture_run *r, const train_client *client)
         r->task = a->pretrained == BY_TASK_SEQ2SEQ || a->pretrained == BY_TASK_CONTRAST ? a->pretrained
                                                                                         : BY_TASK_CLASSIFY;
     BY_TRY(check_text_options(r, a));
-    if (r->loop.last)
+    if (r->loop.last) {
         BY_TRY(train_loop_load(&r->loop));
-    else if (s->init_from)
+    } else if (s->init_from) {
         BY_TRY(open_model(r));
-    else
-        BY_TRY(open_data(r, s->shape.channels) == BY_OK ? make_model(r) : base_error_status());
+    } else {
+        BY_TRY(open_data(r, s->shape.channels));
+        BY_TRY(make_model(r));
+    }
     BY_TRY(number_sets(r));
     BY_TRY(fill_defaults(r));
     BY_TRY(choose_sources(r));

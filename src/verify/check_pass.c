@@ -170,8 +170,8 @@ static by_status take_inputs(verify_case *c)
         BY_TRY(verify_ids(c, "input.", "langs", c->batch, c->seq, &c->segments));
     BY_TRY(check_positions(c));
     if (c->segments && !by_model_segments(c->model))
-        return base_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: a %s does not take this input",
-                         by_model_class(c->model));
+        return base_fail(BY_ERR_UNSUPPORTED, "input.token_type_ids: %s does not take this input",
+                         base_a(by_model_class(c->model)).text);
     return take_targets(c);
 }
 
@@ -258,13 +258,17 @@ static by_tensor *output_named(const verify_case *c, const char *name)
         {"text_model_output.attentions.", "attention"},
         {"vision_model_output.attentions.", "source_attention"},
     };
-    static const struct {
+    /* The reference does not scale the vectors of a tower alone to length 1. */
+    const bool tower = by_model_task(c->model) == BY_TASK_FEATURES;
+    const struct {
         const char *name, *output;
     } towers[] = {
         {"text_model_output.last_hidden_state", "features"},
         {"vision_model_output.last_hidden_state", "memory"},
         {"text_model_output.pooler_output", "text_features"},
         {"vision_model_output.pooler_output", "image_features"},
+        {"text_embeds", tower ? "text_features" : "text_embeds"},
+        {"image_embeds", tower ? "image_features" : "image_embeds"},
     };
     for (int i = 0; i < BY_COUNT(lists); i++) {
         int k = index_after(name, lists[i].stem, by_io_output_count(io, lists[i].output));

@@ -274,7 +274,7 @@ check a-gpt2-with-an-end-token works model
 run finetune "$tmp/bpe" --task lm --data "$tmp/text.txt" --eval "$tmp/text.txt" --out "$tmp/lm3" --max-steps 2 "$@"
 check lm-with-an-end-token works '"perplexity":'
 run finetune "$tmp/gpt2" --task mlm --data "$tmp/text.txt" --out "$tmp/b" --max-steps 1 "$@"
-check mlm-needs-a-head fails 1 'no head for this task'
+check mlm-needs-a-head fails 1 'has no head for "mlm"'
 
 # ---- bad files -----------------------------------------------------------------------------------------------------------
 bad() {

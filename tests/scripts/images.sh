@@ -119,10 +119,10 @@ run finetune whole --task caption --data list.tsv --out other
 check no-captions-from-a-classifier fails 1 'a ViTForImageClassification learns the classes of pictures, not captions'
 run finetune "$BANYAN_SOURCE/tests/data/verify/caption" --task image-classify --data train-images-idx3-ubyte --out other
 check no-classes-from-captions fails 1 'a VisionEncoderDecoderModel learns captions, not the classes of pictures'
-mkdir -p clip && echo '{"model_type": "clip", "architectures": ["CLIPForImageClassification"]}' >clip/config.json
+mkdir -p clip && echo '{"model_type": "clip", "architectures": ["CLIPForImageSegmentation"]}' >clip/config.json
 cp whole/best/model.safetensors clip
 run eval clip --data list.tsv
-check names-each-class-once fails 1 'clip supports: CLIPModel$'
+check names-each-class-once fails 1 'clip supports: CLIPModel, CLIPForImageClassification$'
 run distill whole --data train-images-idx3-ubyte --max-steps 2 --out none --threads 1 --quiet
 check no-distillation-of-pictures fails 1 'a ViTForImageClassification reads pictures, and distillation runs on text'
 run tokenize whole text

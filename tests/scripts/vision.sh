@@ -204,6 +204,38 @@ check a-label-twice fails 1 '"a" is listed twice'
 run embed both look.svg.png "an orange map" --similarity --json --threads 1
 check similarities-tell-pictures-from-texts eval 'sed -n 1p out | grep -q "^{\"picture\":\"look" && sed -n 2p out | grep -q "^{\"text\":\"an"'
 
+# ---- a tower alone, and a classifier ----------------------------------------------------------------------------------------------
+run finetune both --task image-classify --data train-images-idx3-ubyte --eval test-images-idx3-ubyte --max-steps 3 --threads 1 --quiet \
+    --out kinds
+check a-picture-tower-learns-classes works '^accuracy '
+check a-classifier-is-one grep -q '"CLIPForImageClassification"' kinds/config.json
+run finetune kinds --data train-images-idx3-ubyte --max-steps 2 --threads 1 --quiet --out kinds-on
+check a-classifier-of-clip-learns-on works '^2 steps'
+run finetune --resume kinds --max-steps 5 --quiet --threads 1
+check a-classifier-of-clip-continues works '^2 steps'
+run finetune both --data train-images-idx3-ubyte --task image-classify --lora r=2 --max-steps 2 --threads 1 --quiet --out kinds-lora
+check an-adapter-of-a-picture-tower works '^2 steps'
+# PEFT's class for SEQ_CLS would pass inputs of texts to a model of pictures
+check pictures-are-no-task-of-texts grep -q '"task_type":[[:space:]]*null' kinds-lora/adapter_config.json
+run embed kinds filters.png --threads 1
+check vector-of-a-classifier eval '[ $rc -eq 0 ] && [ "$(wc -w <out)" -eq 32 ]'
+run embed "$BANYAN_SOURCE/tests/data/cases/clip-vision" filters.png --threads 1
+check vector-of-a-picture-tower eval '[ $rc -eq 0 ] && [ "$(wc -w <out)" -eq 8 ]'
+cp out class-token
+run embed "$BANYAN_SOURCE/tests/data/cases/clip-vision" filters.png --pooling mean --threads 1
+check mean-of-a-picture-tower eval '[ $rc -eq 0 ] && [ "$(wc -w <out)" -eq 8 ] && ! cmp -s out class-token'
+mkdir text-tower && cp "$BANYAN_SOURCE"/tests/data/cases/clip-text/* text-tower && cp both/best/tokenizer* text-tower
+run embed text-tower "many small squares" --threads 1
+check vector-of-a-text-tower eval '[ $rc -eq 0 ] && [ "$(wc -w <out)" -eq 6 ]'
+run attention "$BANYAN_SOURCE/tests/data/cases/clip-vision" filters.png -o look.png --threads 1
+check looks-of-a-tower-alone works '2 layers of 2 heads over 2 x 2 patches'
+run eval text-tower --data pairs.tsv --threads 1
+check no-head-to-measure fails 1 'a CLIPTextModelWithProjection has no head that eval measures'
+run finetune "$BANYAN_SOURCE/tests/data/cases/clip-vision" --task image-classify --data train-images-idx3-ubyte --out none
+check no-head-of-a-tower fails 1 'CLIP picture encoder .* has no head for "classify"'
+run train --model clip_text_model --data pairs.tsv --max-steps 1 --out none
+check no-new-tower fails 1 'unknown model family "clip_text_model"'
+
 # ---- an encoder and a decoder ---------------------------------------------------------------------------------------------------
 printf 'many small squares\na few filters\nan orange map\n' >captions.txt
 run train --model gpt2 --data captions.txt --eval-data captions.txt --tokenizer bpe:300 --layers 2 --heads 2 --width 24 --context 32 \
