@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/common.h"
+#include "cli/format.h"
 #include "cli/pictures.h"
 #include "cli/report.h"
 #include "cli/show.h"
@@ -236,14 +237,15 @@ static int say(const job *j)
 {
     const by_picture_maps *a = &j->maps;
     if (j->k->show == CLI_SHOW_POSITIONS)
-        printf("%s: similarities of %d positions\n", j->k->out, j->count);
+        printf("%s: similarities of %s\n", j->k->out, cli_counted(j->count, "position").s);
     else if (j->k->show == CLI_SHOW_FILTERS)
-        printf("%s: %d components of the patch filters\n", j->k->out, j->count);
+        printf("%s: %s of the patch filters\n", j->k->out, cli_counted(j->count, "component").s);
     else if (a->text.tokens)
-        printf("%s: %d tokens over %d x %d patches\n", j->k->out, a->text.tokens, a->rows, a->columns);
-    else
-        printf("%s: %d layers of %d heads over %d x %d patches\n", j->k->out, a->layers, a->heads, a->rows,
+        printf("%s: %s over %d x %d patches\n", j->k->out, cli_counted(a->text.tokens, "token").s, a->rows,
                a->columns);
+    else
+        printf("%s: %s of %s over %d x %d patches\n", j->k->out, cli_counted(a->layers, "layer").s,
+               cli_counted(a->heads, "head").s, a->rows, a->columns);
     return CLI_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "banyan/pixels.h"
 #include "base/base.h"
 #include "cli/common.h"
+#include "cli/format.h"
 #include "cli/report.h"
 #include "cli/show.h"
 #include "report/mosaic.h"
@@ -124,8 +125,8 @@ int cli_attention_pixels(const cli_pixel_look *k)
     else if (k->json)
         code = print_json(&j);
     else
-        printf("%s: where pixel %d,%d looked, %d layers of %d heads\n", k->out, j.row, j.column, j.layers,
-               j.heads);
+        printf("%s: where pixel %d,%d looked, %s of %s\n", k->out, j.row, j.column,
+               cli_counted(j.layers, "layer").s, cli_counted(j.heads, "head").s);
     by_processor_free(j.processor);
     by_image_free(j.picture);
     base_free(j.weights);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/common.h"
+#include "cli/format.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/show.h"
@@ -41,8 +42,9 @@ static void print_text(const cli_picture_evaluation *e, const by_image_result *r
         printf("accuracy %.4f   ", r->top1);
     if (isfinite(r->top5))
         printf("top-5 accuracy %.4f   ", r->top5);
-    printf("loss %.4f\n%lld pictures in %.1f s, %.0f per second; waited for data %.0f %% of the time\n",
-           r->loss, (long long)r->pictures, r->seconds, (double)r->pictures / r->seconds, 100 * r->wait);
+    printf("loss %.4f\n%s in %.1f s, %.0f per second; waited for data %.0f %% of the time\n", r->loss,
+           cli_counted(r->pictures, "picture").s, r->seconds, (double)r->pictures / r->seconds,
+           100 * r->wait);
     if (r->left_out)
         printf("left out, as they fill no batch: %lld of %lld (--batch-size)\n", (long long)r->left_out,
                (long long)(r->pictures + r->left_out));
@@ -155,7 +157,7 @@ int cli_evaluate_pixels(cli_picture_evaluation *e)
     if (!e->json) {
         printf("nats per %s %.4f   bits%s %.4f\n", r.palette ? "colour" : "value", r.nats,
                r.palette ? "" : " per dimension", r.bits);
-        printf("%lld pictures of %d tokens in %.1f s, %.1f per second\n", (long long)r.pictures, r.tokens,
+        printf("%s of %d tokens in %.1f s, %.1f per second\n", cli_counted(r.pictures, "picture").s, r.tokens,
                r.seconds, (double)r.pictures / r.seconds);
         return CLI_OK;
     }

@@ -41,6 +41,13 @@ cli_text cli_count_text(int64_t n)
     return t;
 }
 
+cli_text cli_counted(int64_t n, const char *noun)
+{
+    cli_text t;
+    base_format(t.s, sizeof t.s, "%s %s%s", cli_count_text(n).s, noun, n == 1 ? "" : "s");
+    return t;
+}
+
 cli_text cli_shape_text(int rank, const int64_t *dim)
 {
     cli_text t = {"("};

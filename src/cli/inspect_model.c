@@ -269,7 +269,8 @@ static void print_model(const inspection *in)
     double all = (double)by_params_elements(p);
     printf("%s, %s\n", by_model_title(m), by_model_class(m));
     by_pictures pictures;
-    printf("  %d layers, %d heads, width %d", by_model_layers(m), by_model_heads(m), by_model_width(m));
+    printf("  %s, %s, width %d", cli_counted(by_model_layers(m), "layer").s,
+           cli_counted(by_model_heads(m), "head").s, by_model_width(m));
     if (reads_texts(m))
         printf(", context %d, vocabulary %d", by_model_context(m), by_model_vocab(m));
     printf("\n");
@@ -278,7 +279,7 @@ static void print_model(const inspection *in)
                pictures.height, pictures.width, pictures.patch, pictures.patch,
                by_pictures_positions(&pictures, pictures.height, pictures.width));
     if (by_model_task(m) == BY_TASK_CLASSIFY)
-        printf("  %d labels\n", by_model_labels(m));
+        printf("  %s\n", cli_counted(by_model_labels(m), "label").s);
     if (in->dir) {
         printf("  stored as %s in %s", by_dtype_name(in->stored), in->dir);
         cli_inspect_stored(in->dir, by_params_count(p), by_params_elements(p));
@@ -397,8 +398,8 @@ static by_status inspect(inspection *in)
     BY_TRY(open_model(in));
     int context = by_model_context(in->model);
     if (in->o.seq_given && !reads_texts(in->model))
-        return base_fail(BY_ERR_ARGUMENT, "--seq: a %s reads pictures, not sequences of a given length",
-                         by_model_class(in->model));
+        return base_fail(BY_ERR_ARGUMENT, "--seq: %s reads pictures, not sequences of a given length",
+                         base_a(by_model_class(in->model)).text);
     if (!in->o.seq_given)
         in->o.seq = context;
     if (in->o.seq > context && by_model_is_limited(in->model))

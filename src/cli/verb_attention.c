@@ -7,6 +7,7 @@
 #include "cli/attention_pictures.h"
 #include "cli/attention_pixels.h"
 #include "cli/common.h"
+#include "cli/format.h"
 #include "cli/pictures.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
@@ -229,7 +230,7 @@ static bool fits(const by_model *m, const cli_args *args)
                               : (pair ? PAIRS : TEXTS);
     const cli_scope *row = cli_given_outside(args, scopes, BY_COUNT(scopes), kind);
     if (row)
-        cli_usage_fail("--%s is for %s, not for a %s", row->option, row->names, by_model_class(m));
+        cli_usage_fail("--%s is for %s, not for %s", row->option, row->names, base_a(by_model_class(m)).text);
     return !row;
 }
 
@@ -270,8 +271,8 @@ static void release(look *k)
 
 static int print_maps(const look *k)
 {
-    printf("%s: %d layers of %d heads over %d tokens\n", k->o.out, k->maps.layers, k->maps.heads,
-           k->columns->tokens);
+    printf("%s: %s of %s over %s\n", k->o.out, cli_counted(k->maps.layers, "layer").s,
+           cli_counted(k->maps.heads, "head").s, cli_counted(k->columns->tokens, "token").s);
     if (k->together > 1)
         cli_note("too many tokens to draw one by one: each square shows the largest weight of %d x %d tokens",
                  k->together, k->together);

@@ -126,10 +126,12 @@ static by_status put_all(page *p, const report_mosaic *m, int *height, int *widt
     const int room = PAGE - 2 * MARGIN + GAP, most = BY_MAX(room / (m->large_side + GAP), 1);
     const int columns = m->columns > 0 ? m->columns : BY_MAX(room / (m->small_side + GAP), 1);
     *height = MARGIN + TITLE + (m->subtitle ? 20 : 0) + GAP;
-    *width = MARGIN + (int)strlen(m->title) * 12;
+    const int below = m->subtitle ? (int)BY_MIN(6 * strlen(m->subtitle), (size_t)(PAGE - 2 * MARGIN)) : 0;
+    *width = MARGIN + BY_MAX(12 * (int)strlen(m->title), below + MARGIN);
     if (p) {
         put_text(p, MARGIN, MARGIN + TITLE, TITLE, true, p->width / 12, m->title);
-        put_text(p, MARGIN, MARGIN + TITLE + 18, SMALL, false, p->width / 6, m->subtitle ? m->subtitle : "");
+        put_text(p, MARGIN, MARGIN + TITLE + 18, SMALL, false, (p->width - MARGIN) / 6,
+                 m->subtitle ? m->subtitle : "");
     }
     BY_TRY(put_tiles(p, m, 0, m->large, most, m->large_side, height, width));
     return put_tiles(p, m, m->large, m->count, columns, m->small_side, height, width);

@@ -183,13 +183,14 @@ static void describe(const train_picture_run *r)
     base_buf_printf(
         &note,
         "%s: %.2f M parameters; %lld pictures%s, %lld for evaluation; %d x %d pixels, %d "
-        "positions; %lld steps of %d pictures (%.3g epochs), evaluated every %lld; %d %s "
+        "positions; %lld steps of %d picture%s (%.3g epochs), evaluated every %lld; %d %s "
         "pictures; memory %.0f MiB of parameters and optimiser, %.0f MiB of activations",
         by_model_title(r->model), (double)r->result->parameters / 1e6, (long long)r->train.count, kinds,
         (long long)r->held.count, r->source.width, r->source.height,
         by_pictures_positions(&reads, r->source.height, r->source.width), (long long)s->steps,
-        s->batch * s->accumulate, (double)s->steps * s->batch * s->accumulate / (double)r->train.count,
-        (long long)s->eval_every, train_picture_workers(r->device, s->images.data.workers),
+        s->batch * s->accumulate, s->batch * s->accumulate == 1 ? "" : "s",
+        (double)s->steps * s->batch * s->accumulate / (double)r->train.count, (long long)s->eval_every,
+        train_picture_workers(r->device, s->images.data.workers),
         train_picture_workers(r->device, s->images.data.workers) == 1 ? "thread prepares" : "threads prepare",
         (double)r->result->state_bytes / 1048576.0, (double)r->result->activation_bytes / 1048576.0);
     train_loop_announce(&r->loop, note.failed ? "" : note.data);

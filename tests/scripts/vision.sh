@@ -180,7 +180,7 @@ check search-by-words works 'look.svg.png'
 run embed both "many small squares" "an orange map" --search positions.png --top 1 --threads 1
 check search-by-a-picture works 'many small squares'
 run attention both filters.png -o look.png --threads 1
-check looks-of-the-picture-tower works '1 layers of 2 heads'
+check looks-of-the-picture-tower works '1 layer of 2 heads'
 run attention both "an orange map" -o look.png --threads 1
 check looks-of-the-text-tower works 'tokens'
 run attention both . -o look.png --threads 1
