@@ -254,6 +254,11 @@ typedef struct arch_family {
     void (*bare)(void *config);
 } arch_family;
 
+/* For records: the tables `fields` and `presets` of a family's file, and the size of its configuration. */
+#define ARCH_TABLES(type)                                                                            \
+    .fields = fields, .n_fields = BY_COUNT(fields), .config_size = sizeof(type), .presets = presets, \
+    .n_presets = BY_COUNT(presets)
+
 extern const arch_family arch_gpt2, arch_gpt, arch_bert, arch_roberta, arch_xlm_roberta, arch_camembert,
     arch_distilbert, arch_albert, arch_xlm, arch_t5, arch_mt5, arch_umt5, arch_bart, arch_mbart, arch_pegasus,
     arch_marian, arch_transformer, arch_llama, arch_gptj, arch_linformer, arch_longformer, arch_big_bird,

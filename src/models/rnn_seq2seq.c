@@ -476,11 +476,7 @@ const arch_family arch_rnn_seq2seq = {
     .unlimited = true,
     .recurrent = true,
     .labels_in_place = true,
-    .fields = fields,
-    .n_fields = BY_COUNT(fields),
-    .config_size = sizeof(seq2seq_config),
-    .presets = presets,
-    .n_presets = BY_COUNT(presets),
+    ARCH_TABLES(seq2seq_config),
     .check = check,
     .build = build,
 };
