@@ -1,5 +1,4 @@
-/* argsort.c - the places of a row's elements in order: a merge sort, which is stable, of numbers that compare as
- * the elements do. */
+/* argsort.c - the indices that sort a row: a stable merge sort of numbers that compare like the elements. */
 #include "cpu/kernels/kernel.h"
 
 typedef struct entry {

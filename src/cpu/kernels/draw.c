@@ -1,5 +1,5 @@
-/* draw.c - draws from softmax(x / temperature): the first place where the running sum of the weights passes a random share of their
- * total. Sums are in double. */
+/* draw.c - samples from softmax(x / temperature): the first index where the running sum of the weights
+ * exceeds a random fraction of their total. Sums are in double. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 

@@ -4,8 +4,6 @@
 #include "cpu/kernels/kernel.h"
 #include "cpu/kernels/targets.h"
 
-#define BLOCK 256 /* exponentials added in R before they are added to a sum in double */
-
 #define BY_TEMPLATE "cpu/kernels/log_probs.c"
 #include "cpu/kernels/each_type.h"
 
@@ -22,22 +20,14 @@ by_status KERNEL(kl_divergence_grad)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
+#include "cpu/kernels/row_exp.h"
 #include "cpu/kernels/row_max.h"
 
 /* The logarithm of the sum of exp(scale x). */
 static double FN(row_lse)(const T *x, R scale, int64_t count)
 {
     const R max = FN(row_max)(x, count) * scale;
-    double total = 0;
-    for (int64_t from = 0; from < count; from += BLOCK) {
-        const int64_t to = BY_MIN(from + BLOCK, count);
-        R sum = 0;
-        R_SIMD_SUM(sum)
-        for (int64_t i = from; i < to; i++)
-            sum += R_EXP(LD(x[i]) * scale - max);
-        total += sum;
-    }
-    return (double)max + log(total);
+    return (double)max + log(FN(row_sum_exp)(x, scale, max, count));
 }
 
 /* The mean of scale (x - y) under the probabilities exp(scale x - lse); y NULL: of scale x. Where the probability is 0, nothing is added. */

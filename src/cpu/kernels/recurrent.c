@@ -1,5 +1,5 @@
-/* recurrent.c - recurrent layers over whole sequences, and their gradients. Over few positions: at each a product of all
- * states with W_hh, then the cell, row by row. Over more, see recurrent_packed.h. */
+/* recurrent.c - recurrent layers over whole sequences, and their gradients. Over few positions: at each a
+ * product of all states with W_hh, then the cell, row by row. Over more, see recurrent_packed.h. */
 #ifndef T_NAME
 #include "cpu/kernels/kernel.h"
 #include "cpu/kernels/team.h"
@@ -37,7 +37,7 @@ static bool is_masked(const sequence *s, int64_t row, int64_t t)
     return s->mask && s->mask[row * s->length + t] == 0;
 }
 
-/* Packing reads and writes the weights once more, which fewer positions do not pay for. */
+/* Packing reads and writes the weights once more, which pays only from this number of positions on. */
 enum { PACK_LENGTH = 4 };
 
 static bool is_packed(const sequence *s)
@@ -45,7 +45,7 @@ static bool is_packed(const sequence *s)
     return s->length >= PACK_LENGTH;
 }
 
-/* A barrier at each position wants some work between two. */
+/* Minimum work between the barriers of two positions. */
 static inline int team_threads(const gr_exec *e, const sequence *s)
 {
     return s->batch * s->wide * s->width < 65536 ? 1 : e->threads;
@@ -202,7 +202,7 @@ static void FN(step)(gr_exec *e, const gr_node *n, const sequence *s, const FN(s
     }
 }
 
-/* What the product gives where the states are 0. */
+/* The product for zero states. */
 static void FN(only_bias)(const by_tensor *b, const sequence *s, R *hidden)
 {
     for (int64_t row = 0; row < s->batch; row++)
@@ -295,7 +295,7 @@ static FN(grad_units)
                             .dhidden = m->dhidden + row * s->wide};
 }
 
-/* What the backward pass of W_hh reads: h before each position, and the gradient of the product. */
+/* Operands of the gradient of W_hh: h before each position, and the gradient of the product. */
 static void FN(keep_row)(const gr_node *n, const sequence *s, const FN(grad_units) * u, int64_t at)
 {
     T *before = FN(at)(n->out[GR_REC_BEFORE], at * s->width),

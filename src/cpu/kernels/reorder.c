@@ -1,5 +1,5 @@
-/* reorder.c - rows of a key-value cache take over what other rows of their group hold, in place. A piece of
- * every row of a group is copied out before any of the group is overwritten. */
+/* reorder.c - copies rows of a key-value cache to other rows of their group, in place. A part of every row of
+ * a group is read before any of the group is overwritten. */
 #include "cpu/kernels/kernel.h"
 #include "cpu/kernels/team.h"
 

@@ -4,8 +4,6 @@
 #include "cpu/kernels/kernel.h"
 #include "cpu/kernels/targets.h"
 
-#define BLOCK 256 /* exponentials added in R before they are added to a sum in double */
-
 #define BY_TEMPLATE "cpu/kernels/softmax.c"
 #include "cpu/kernels/each_type.h"
 
@@ -22,22 +20,8 @@ by_status KERNEL(cross_entropy_grad)(gr_exec *e, gr_node *n)
 
 #else /* ---- once per element type ---- */
 
+#include "cpu/kernels/row_exp.h"
 #include "cpu/kernels/row_max.h"
-
-/* The sum of exp(x - max). */
-static double FN(row_sum_exp)(const T *x, R max, int64_t count)
-{
-    double total = 0;
-    for (int64_t from = 0; from < count; from += BLOCK) {
-        const int64_t to = BY_MIN(from + BLOCK, count);
-        R sum = 0;
-        R_SIMD_SUM(sum)
-        for (int64_t i = from; i < to; i++)
-            sum += R_EXP(LD(x[i]) - max);
-        total += sum;
-    }
-    return total;
-}
 
 /* ---- softmax -------------------------------------------------------------------------------- */
 
@@ -51,7 +35,7 @@ static by_status FN(softmax)(gr_exec *e, gr_node *n)
     for (int64_t r = 0; r < rows; r++) {
         const T *x = x_all + r * cols;
         T *y = y_all + r * cols;
-        const R max = FN(row_max)(x, cols), inverse = (R)(1 / FN(row_sum_exp)(x, max, cols));
+        const R max = FN(row_max)(x, cols), inverse = (R)(1 / FN(row_sum_exp)(x, 1, max, cols));
         R_SIMD
         for (int64_t i = 0; i < cols; i++)
             y[i] = ST(R_EXP(LD(x[i]) - max) * inverse);
@@ -120,7 +104,7 @@ static by_status FN(cross_entropy)(gr_exec *e, gr_node *n)
         if (!counts && !lse)
             continue;
         const R max = FN(row_max)(x, cols);
-        const double sum = max + log(FN(row_sum_exp)(x, max, cols));
+        const double sum = max + log(FN(row_sum_exp)(x, 1, max, cols));
         if (lse)
             lse[r] = (R)sum;
         if (counts)

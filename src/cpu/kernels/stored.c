@@ -1,6 +1,6 @@
-/* stored.c - products with weights of types that nothing is computed in: blocks of 8 and 4 bits, and 16-bit
- * floats under f32. With few rows a product is a reading of b, so b is read as it is stored and every value
- * is converted in registers, once for up to ROWS rows of a. With many rows b is converted first (unpack).
+/* stored.c - products with weights in storage types: blocks of 8 and 4 bits, and 16-bit floats under f32.
+ * With few rows a product is bound by reading b, so b is read as stored and every value is converted in
+ * registers, once for up to ROWS rows of a. With many rows b is converted first (unpack).
  *
  * Values are converted exactly and summed in f32, in an order that depends on the description alone. */
 #include "cpu/kernels/kernel.h"
@@ -11,7 +11,7 @@ enum {
     ROWS = 4,          /* rows of a that go through the registers together */
     PARTS = 8,         /* of k where b is stored (k, n), so that a thread reads one long stretch of it */
     UNIT = 64,         /* columns handed to threads */
-    FORK_WORK = 65536, /* multiplications below which a second thread costs more than it brings */
+    FORK_WORK = 65536, /* multiplications below which a second thread does not pay */
 };
 
 typedef float vec __attribute__((vector_size(BY_VECTOR_BYTES), aligned(4), may_alias));
