@@ -86,7 +86,7 @@ static const gr_node *node_numbered(const cuda_context *c, int number)
     return NULL;
 }
 
-/* Waits, and reports what a kernel has found wrong since the last check. */
+/* Waits, and reports errors recorded by kernels since the last check. */
 static by_status look_for_faults(cuda_context *c)
 {
     const cuda_fault f = *c->fault;

@@ -56,8 +56,7 @@ static by_status load_library()
     if (!library)
         return base_fail(BY_ERR_DEVICE,
                          "the GPU requires NVIDIA's cuBLAS, but %s was not found: install the libraries of "
-                         "CUDA %d, or put "
-                         "its folder on LD_LIBRARY_PATH",
+                         "CUDA %d, or put its folder on LD_LIBRARY_PATH",
                          LT_NAME, CUBLAS_VER_MAJOR);
 #define X(name)                                                                                           \
     lt.p_##name = (decltype(&name))dlsym(library, #name);                                                 \
@@ -302,8 +301,8 @@ static void describe_key(const cuda_context *c, const cuda_product *p, char key[
              p->accumulate, (int)p->bias_type, alignment(p->a), alignment(p->b), alignment(p->c));
 }
 
-/* In FP8 the library has one kernel for a product, and nothing is to be found out or remembered. Where b is
- * not there yet, nothing can be measured. */
+/* In FP8 the library has a single kernel for a product, so nothing is timed or stored. Nothing can be timed
+ * either while b does not exist yet. */
 static by_status choose(cuda_context *c, cuda_lt_plan *plan, const cuda_product *p)
 {
     enum { MOST = 24 }; /* see EDITION in tune.cu */

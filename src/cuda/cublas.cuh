@@ -26,8 +26,8 @@ typedef struct cuda_product {
     const void *a, *b; /* their addresses: alignment determines which kernels can be used */
     void *c, *bias, *extra;
     int64_t extra_ld;
-    bool b_later; /* where b is, is said when it is run: cuda_lt_run_with */
-    bool fp8;     /* a (m, k) and b (n, k) are e4m3, with tb; where they are is said when it is run */
+    bool b_later; /* the address of b is given when it is run: cuda_lt_run_with */
+    bool fp8;     /* a (m, k) and b (n, k) are e4m3, with tb; their addresses are given when it is run */
 } cuda_product;
 
 typedef struct cuda_lt_plan cuda_lt_plan;
@@ -44,7 +44,7 @@ void cuda_lt_plan_free(cuda_lt_plan *plan);
 by_status cuda_lt_run(cuda_exec *x, cuda_lt_plan *plan);
 /* The same with b elsewhere, at a multiple of 256 bytes. */
 by_status cuda_lt_run_with(cuda_exec *x, cuda_lt_plan *plan, const void *b);
-/* The same for a plan in FP8: a and b, and what each of their rows is to be multiplied with, (m) and (n). */
+/* The same for a plan in FP8: a and b, and the scales of their rows, (m) and (n). */
 by_status cuda_lt_run_fp8(cuda_exec *x, cuda_lt_plan *plan, const uint8_t *a, const float *a_scale,
                           const uint8_t *b, const float *b_scale);
 

@@ -35,7 +35,7 @@ typedef struct cuda_uploads {
     char *staging; /* pinned memory, used in two halves */
     size_t at;
     cudaEvent_t left[2]; /* recorded when the host switches to the other half */
-    cudaStream_t stream; /* of large copies beside running programs; NULL: there was none yet */
+    cudaStream_t stream; /* for large copies during running programs; NULL: none so far */
     char *pinned;        /* likewise, in two halves, */
     cudaEvent_t read[2]; /* recorded after the copy out of each */
     void *landing;       /* device memory where such a copy arrives */

@@ -15,8 +15,8 @@ typedef struct cuda_tuned {
 
 typedef struct cuda_tuner cuda_tuner;
 
-/* Opens what is known about this card and library version. Returns NULL if there is no file to remember it
- * in: then nothing is measured. BANYAN_TUNE=0 requests that. */
+/* Opens the timings for this card and library version. Returns NULL if they cannot be stored in a file: then
+ * nothing is timed. BANYAN_TUNE=0 requests that. */
 cuda_tuner *cuda_tuner_open(const char *card, int version);
 void cuda_tuner_close(cuda_tuner *t);
 const cuda_tuned *cuda_tuner_find(const cuda_tuner *t, const char *key);

@@ -1,6 +1,7 @@
-/* upload.cu - copies from the host to the GPU. Small copies go through pinned memory on the stream of the programs. A large copy there
- * would make the host wait for the running program, and the GPU then for the host. It uses a stream and device memory of its own, and
- * the stream of the programs then moves it into place. */
+/* upload.cu - copies from the host to the GPU. Small copies go through pinned memory on the stream of the
+ * programs. A large copy there would make the host wait for the running program, and the GPU then for the
+ * host. It uses a separate stream and device memory, and the stream of the programs then copies it to its
+ * destination. */
 #include <string.h>
 
 #include "cuda/cuda.h"
@@ -91,7 +92,7 @@ static by_status make_stream(cuda_uploads *u)
     return cuda_check(cudaStreamCreate(&u->stream), "copying to the GPU");
 }
 
-/* Room for `bytes` to arrive; *there is false where the GPU has none. */
+/* A buffer for `bytes`; *there is false if the GPU has no memory for it. */
 static by_status make_landing(cuda_context *c, size_t bytes, bool *there)
 {
     cuda_uploads *u = &c->uploads;

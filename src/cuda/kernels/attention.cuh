@@ -53,7 +53,8 @@ struct pair_rows {
 struct attention {
     int batch, queries, keys; /* keys: of every batch row, or the capacity of a cache */
     int heads, kv_heads, group, dim;
-    int columns; /* if not 0, sequence b is column b % columns of batch row b / columns, head_rows.column apart */
+    /* if not 0, sequence b is column b % columns of batch row b / columns, head_rows.column apart */
+    int columns;
     by_mask mask; /* none or causal */
     int lag;      /* under a causal mask, these keys at and before the own position are not visible */
     gr_reach reach;
@@ -157,10 +158,10 @@ by_status cuda_attend_few(cuda_exec *x, const attention &a, by_dtype type);
 
 /* ---- masking: only the code here knows about it ---------------------------------------------- */
 
-/* Kernels are compiled for three levels, so that the common ones do not pay for the rest: no dropout, no key
- * mask and every query attends to something; these as well; and prefixes, patterns, pair masks, biases and
- * empty_zero as well. A fourth is ANY without prefixes, patterns and pair masks: biases alone, as T5 and
- * Transformer-XL have them. */
+/* Kernels are compiled for three levels, so that the common cases do not pay for the rest: EASY without
+ * dropout and key masks, where every query sees a key; MASKED with these; ANY with prefixes, patterns, pair
+ * masks, biases and empty_zero too. BIASED is ANY without prefixes, patterns and pair masks, as in T5 and
+ * Transformer-XL. */
 enum { EASY, MASKED, ANY, BIASED };
 
 /* The code of a level: that of BIASED is ANY's, of which known() removes most. */
@@ -247,8 +248,8 @@ static __device__ __forceinline__ bool pair_seen(const sight<ANY> &v, int t, int
     return v.pair_block == 1 ? pair_entry(v, t, s) : pair_entry(v, t / v.pair_block, s / v.pair_block);
 }
 
-/* Returns true if a pair mask by blocks lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m); v
- * is that of one head. A mask by single pairs is not looked through. */
+/* Returns true if a pair mask by blocks lets any of queries [t0, t0 + n) attend to any of keys [s0, s0 + m);
+ * v is that of one head. A mask by single pairs is not looked through. */
 template <int LEVEL>
 static __device__ __forceinline__ bool pairs_any(const sight<LEVEL> &v, int t0, int n, int s0, int m)
 {
@@ -266,8 +267,8 @@ static __device__ __forceinline__ bool pairs_any(const sight<LEVEL> &v, int t0, 
     return true;
 }
 
-/* Returns true if one entry of the pair mask is that of all queries [t0, t0 + n) and keys [s0, s0 + m), and lets
- * them through. */
+/* Returns true if one entry of the pair mask is that of all queries [t0, t0 + n) and keys [s0, s0 + m), and
+ * lets them through. */
 static __device__ __forceinline__ bool pairs_all(const sight<ANY> &v, int t0, int n, int s0, int m)
 {
     const int i = t0 / v.pair_block, j = s0 / v.pair_block;
@@ -328,8 +329,8 @@ static __device__ __forceinline__ span queries_seeing(const sight<LEVEL> &v, int
     return span{v.mask == BY_MASK_CAUSAL ? max(s0 - v.shift, 0) : 0, v.queries};
 }
 
-/* Returns true if the key mask lets all of keys [s0, s0 + m), which exist, through; at the lower levels, if there
- * is none. All lanes of a warp ask together. */
+/* Returns true if the key mask lets all of keys [s0, s0 + m), which exist, through; at the lower levels, if
+ * there is none. All lanes of a warp ask together. */
 template <int LEVEL> static __device__ __forceinline__ bool keys_all(const sight<LEVEL> &v, int s0, int m)
 {
     if (LEVEL < ANY || !v.seen)
@@ -431,7 +432,7 @@ static inline int level_of(const attention &a)
     return a.dropout || may_see_nothing<MASKED>(a) ? MASKED : EASY;
 }
 
-/* Whether kernels of level BIASED serve what needs ANY. */
+/* Whether kernels of level BIASED suffice for a node of level ANY. */
 static inline bool is_biased(const attention &a)
 {
     return !a.prefix && !a.past && !a.reach.on && !a.pairs.at && !a.columns && !a.lag;

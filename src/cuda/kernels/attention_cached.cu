@@ -1,9 +1,9 @@
-/* attention_cached.cu - attention of new positions over a cache of keys and values. With few queries, reading
- * every key and value once is all that counts. Where the cache has little room, or heads are many, one block
- * has all positions of a key head; else they are shared out to blocks, which leave what they found (the
- * highest score, the sum, the weighted values) to be combined in order. How many there are is fixed by the
- * room in the cache; those beyond what it holds end at once. Rows that lie in several pages are read where
- * they are by one or a few queries; for all else they are copied to one place first. */
+/* attention_cached.cu - attention of new positions over a cache of keys and values. With few queries, the
+ * time is that of reading every key and value once. If the cache is small or there are many heads, one block
+ * has all positions of a key head; otherwise they are divided among blocks, whose results (the highest score,
+ * the sum, the weighted values) are combined in order. Their number is fixed by the capacity of the cache;
+ * those past its contents end at once. One or a few queries read rows of several pages in place; otherwise
+ * rows are first copied to contiguous memory. */
 #include "cuda/kernels/attention_decode.cuh"
 
 enum { FEW_QUERIES = 8 }; /* up to here, tiles would be mostly padding */
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void take_next(const cache_call &c, const atte
 /* ---- few queries ----------------------------------------------------------------------------- */
 
 /* One share of the positions of one key head, for all queries that look there, ROWS at a time. Keys and
- * values are asked for as soon as there is room for them, the next ones when the last of them are used up.
+ * values are requested as soon as there is space for them, the next ones when the previous ones are used up.
  * (At the ends of the loop: compilers move the use of what was loaded before over later loads.) */
 template <class T, int LANES, int ROWS, bool WHOLE, bool PAGED>
 static __global__ void __launch_bounds__(ROWS == 1 ? RESIDENT * DECODERS : DECODERS)
@@ -242,7 +242,7 @@ template <class T> static __global__ void __launch_bounds__(DECODERS) lay_out(co
     }
 }
 
-/* Attention over rows in pages by kernels that know none. */
+/* Attention over paged rows by kernels without paging. */
 template <class T> static by_status copied_rows(cuda_exec *x, cache_call &c)
 {
     attention &a = c.a;
@@ -286,7 +286,7 @@ static by_status append_all(cuda_exec *x, cache_call &c, by_dtype type)
     BY_CUDA_DISPATCH(type, append_rows, x, c);
 }
 
-/* Where the rows of the caches lie. */
+/* Addresses of the rows of the caches. */
 static void find_rows(cuda_exec *x, const gr_node *n, cache_call &c)
 {
     const by_tensor *pages = n->in[GR_ATT_PAGES], *cache = n->in[GR_ATT_K_CACHE];
@@ -314,7 +314,7 @@ static by_status attend_as_usual(cuda_exec *x, cache_call &c, by_dtype type)
     if (c.pages.at) {
         BY_BRANCH("cache, pages copied");
         BY_TRY(copy_rows(x, c, type));
-        return cuda_attend(x, c.a, type); /* the other one wants working memory too */
+        return cuda_attend(x, c.a, type); /* the other one needs working memory too */
     }
     return cuda_takes_few(c.a) ? cuda_attend_few(x, c.a, type) : cuda_attend(x, c.a, type);
 }

@@ -151,7 +151,7 @@ static __device__ __forceinline__ T *paged_at(const attention &a, const head_row
     return (T *)r.at + page * r.batch + (s & ((1 << p.shift) - 1)) * r.row + (int64_t)kv * a.dim;
 }
 
-/* What take() does, of rows in pages. */
+/* As take(), for paged rows. */
 template <bool WHOLE, class T>
 static __device__ __forceinline__ void take_paged(const attention &a, const head_rows &cache,
                                                   const head_rows &fresh, const cache_pages &p,

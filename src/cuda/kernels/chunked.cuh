@@ -1,6 +1,6 @@
 /* chunked.cuh - shared by the kernels of attention within chunks: where rows are, what a score becomes, which
- * weights dropout keeps, and sums over rounds. A block has a tile of SLOTS places of one chunk. Rounds are launched
- * one after the other; with several, sums are kept as f32 between them. */
+ * weights dropout keeps, and sums over rounds. A block has a tile of SLOTS places of one chunk. Rounds are
+ * launched one after the other; with several, sums are kept as f32 between them. */
 #ifndef BY_CUDA_KERNELS_CHUNKED_CUH
 #define BY_CUDA_KERNELS_CHUNKED_CUH
 
@@ -198,7 +198,8 @@ static __device__ __forceinline__ uint32_t kept4(const chunked &a, int64_t head,
 
 /* ---- device: sums over rounds ---------------------------------------------------------------- */
 
-/* One element of sum `which`: what earlier rounds left is added, times `old`; the last round writes it. */
+/* One element of sum `which`: adds the sum of earlier rounds times `old`; the last round writes the
+ * result. */
 template <class T>
 static __device__ __forceinline__ void put_sum(const chunked &a, int which, int64_t at, float value,
                                                float old, float by)
@@ -249,7 +250,8 @@ static __device__ __forceinline__ void fetch_slots(const chunked &a, const chunk
     }
 }
 
-/* Which weights of 16 places from t0 and 64 columns are kept: bit 4 n of keep[i] is for element i of column tile n. */
+/* Which weights of 16 places from t0 and 64 columns are kept: bit 4 n of keep[i] is for element i of column
+ * tile n. */
 static __device__ __forceinline__ void kept_by_place(const chunked &a, int64_t head, int g, int t0,
                                                      int column, uint32_t (&keep)[4])
 {

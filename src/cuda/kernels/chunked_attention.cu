@@ -1,5 +1,6 @@
-/* chunked_attention.cu - attention within chunks of rows (Kitaev et al. 2020). A block has up to 64 queries of one
- * chunk and goes through the keys of the chunks that they see with a running softmax. Scores are never stored. */
+/* chunked_attention.cu - attention within chunks of rows (Kitaev et al. 2020). A block has up to 64 queries
+ * of one chunk and goes through the keys of the chunks that they see with a running softmax. Scores are never
+ * stored. */
 #include "cuda/kernels/chunked.cuh"
 
 /* ---- by matrix instructions ------------------------------------------------------------------ */
@@ -258,7 +259,7 @@ template <class T> static by_status write_weights(cuda_exec *x, const chunked &a
 
 /* ---- host ------------------------------------------------------------------------------------ */
 
-/* Sums and statistics that live between rounds, and those of the result where nobody asks for them. */
+/* Sums and statistics that persist between rounds, and those of outputs that are not requested. */
 static void take_space(cuda_exec *x, gr_node *n, chunked *a)
 {
     const int64_t rows = (int64_t)a->batch * a->heads * a->c.rows;

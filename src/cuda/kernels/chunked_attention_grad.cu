@@ -1,8 +1,9 @@
-/* chunked_attention_grad.cu - the gradient of attention within chunks. The scores of all rounds form one softmax, so
- * the weights of every round follow from the log-sum-exp of all: P = e^(score - lse). With P' = dropout(P) and
- * delta = dy . y:
+/* chunked_attention_grad.cu - the gradient of attention within chunks. The scores of all rounds form one
+ * softmax, so the weights of every round follow from the log-sum-exp of all: P = e^(score - lse). With P' =
+ * dropout(P) and delta = dy . y:
  *   dv = P'^T dy     dS = P (dropout(dy v^T) - delta)     dq = scale dS k     dk = scale dS^T q
- * Blocks with a tile of queries make dq, blocks with a tile of keys dk and dv from all chunks that see theirs. */
+ * Blocks with a tile of queries make dq, blocks with a tile of keys dk and dv from all chunks that see
+ * theirs. */
 #include "cuda/kernels/chunked.cuh"
 
 /* delta: a warp for a row. */
@@ -21,7 +22,7 @@ template <class T> static __global__ void __launch_bounds__(THREADS) row_deltas(
         a.delta[(b * a.heads + h) * a.c.rows + t] = sum;
 }
 
-/* What the weights of a query need; of a missing row all weights are 0. */
+/* Statistics for the weights of a query; for a padding row all weights are 0. */
 struct query_numbers {
     float top, log_sum, delta;
     int row;
@@ -34,7 +35,8 @@ static __device__ __forceinline__ query_numbers numbers_of(const chunked &a, con
     return query_numbers{a.lse[2 * at], a.lse[2 * at + 1], a.delta[at], row};
 }
 
-/* The weight of a score and, from the product of dy and v, the score's gradient; kept: the factor of dropout. */
+/* The weight of a score and, from the product of dy and v, the score's gradient; kept: the factor of
+ * dropout. */
 struct slope {
     float weight, gradient;
 };
@@ -119,7 +121,8 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) quer
     put_rows<T, D>(a, x, 0, rows + warp * 16, dq, one, one, by);
 }
 
-/* Products of 16 keys and 64 queries to weights after dropout, and those of v and dy to gradients of the scores. */
+/* Products of 16 keys and 64 queries to weights after dropout, and those of v and dy to gradients of the
+ * scores. */
 static __device__ __forceinline__ void slopes_by_key(const chunked &a, const query_numbers *numbers,
                                                      const int *rows, const uint32_t (&keep)[2],
                                                      float (&p)[1][SLOTS / 8][4],
@@ -144,7 +147,8 @@ template <class T, int D> static __global__ void __launch_bounds__(THREADS) keys
     enum { SIZE = SLOTS * (D + 8), NT = SLOTS / 8 };
     BY_SHARED(
         T,
-        keys); /* k, v, then two stages of q and dy; then the numbers of both stages and the rows of the keys */
+        /* k, v, then two stages of q and dy; then the numbers of both stages and the rows of the keys */
+        keys);
     T *stage = keys + 2 * SIZE;
     query_numbers *numbers = (query_numbers *)(stage + 4 * SIZE);
     int *rows = (int *)(numbers + 2 * SLOTS);

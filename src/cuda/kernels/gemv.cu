@@ -1,5 +1,5 @@
 /* gemv.cu - y (N) = act(x (K) w (K, N) + b) for one row and a large matrix: decoding one text. Its time is
- * that of reading w once, and of passing x from kernel to kernel.
+ * that of reading w once and of handing x over from kernel to kernel.
  *
  * Weights do not depend on the previous kernel, so a thread requests its first pieces of 16 bytes before it
  * waits for that kernel. They arrive in shared memory, not in registers, and a block uses at most half of a

@@ -198,7 +198,7 @@ static bool aligned(const by_tensor *t)
     return !t || (uintptr_t)t->data % 16 == 0;
 }
 
-/* Returns true if the jobs cover a node without a pattern; with one, hopper_views.cuh also has a say. */
+/* Returns true if the jobs support a node without a pattern; hopper_views.cuh decides about patterns. */
 static bool covers(const cuda_context *c, const gr_node *n, bool pattern)
 {
     const gr_attention_attr *at = (const gr_attention_attr *)n->attr;

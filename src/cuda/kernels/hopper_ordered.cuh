@@ -301,7 +301,7 @@ template <class J> static __device__ __forceinline__ uint32_t ordered_at(const o
     return __shfl_sync(0xffffffffu, operand_place(shared_address(s.stages + stage * J::STAGE_BYTES)), 0);
 }
 
-/* What a warpgroup has in registers. */
+/* Register contents of a warpgroup. */
 template <class J> struct ordered_work {
     operand<J> k;
     operand<J, false> v;

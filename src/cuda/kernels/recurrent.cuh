@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/act.cuh"
 
-/* Shapes as in src/graph/graph.h; pointers of tensors that are not there are NULL. */
+/* Shapes as in src/graph/graph.h; pointers of missing tensors are NULL. */
 template <class T> struct recurrent_args {
     by_cell cell;
     bool reverse;
@@ -78,7 +78,7 @@ static __device__ __forceinline__ float cell_step(const recurrent_args<T> &a, in
     return h;
 }
 
-/* The same at any position: a masked one keeps the state, and what is kept of it is 0. */
+/* The same at any position: a masked position keeps the state, and its saved values are 0. */
 template <class T>
 static __device__ __forceinline__ void unit_step(const recurrent_args<T> &a, int step, int row, int unit,
                                                  const float *sum)
@@ -104,8 +104,8 @@ static __device__ __forceinline__ void unit_step(const recurrent_args<T> &a, int
         a.last_c[place] = from_float<T>(a.c[place]);
 }
 
-/* d: the gradients of the gates of one unit. dh: of h after the position; the part of that before it that does
- * not go through W_hh is returned. own: the gradient of the hidden product of gate n of a GRU. */
+/* d: the gradients of the gates of one unit. dh: of h after the position; the part of that before it that
+ * does not go through W_hh is returned. own: the gradient of the hidden product of gate n of a GRU. */
 template <class T>
 static __device__ __forceinline__ float cell_back(const recurrent_grad_args<T> &a, int row, int64_t at,
                                                   int unit, float dh, float before, float *d, float *own)
@@ -140,7 +140,7 @@ static __device__ __forceinline__ float cell_back(const recurrent_grad_args<T> &
     return 0;
 }
 
-/* The same at any position. sum: the gradient of h that came through W_hh from the step after. */
+/* The same at any position. sum: the gradient of h through W_hh from the next step. */
 template <class T>
 static __device__ __forceinline__ void unit_back(const recurrent_grad_args<T> &a, int step, int row, int unit,
                                                  float sum)

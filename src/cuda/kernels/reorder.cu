@@ -1,5 +1,5 @@
-/* reorder.cu - rows of a key-value cache take over what other rows of their group hold, in place. A thread has
- * the same place of all rows of a group: it loads what they will hold before it stores any of it. */
+/* reorder.cu - copies rows of a key-value cache to other rows of their group, in place. A thread handles the
+ * same position of all rows of a group: it loads all new values before it stores any. */
 #include "cuda/kernels/kernel.cuh"
 
 enum { THREADS = 64 };

@@ -1,6 +1,6 @@
-/* resident.cu - finding the nodes that one resident kernel can do: norms, products of one row, and attention
- * of one query over a cache, each of which reads the result of the one before. They are matched by op and
- * shape and become a table of phases. A norm is part of the product after it: every block computes it. */
+/* resident.cu - finds runs of nodes for the resident kernel: norms, products of one row, and attention of one
+ * query over a cache, each of which reads the result of the previous one. They are matched by op and shape
+ * and become a table of phases. A norm is part of the product after it: every block computes it. */
 #include <string.h>
 
 #include "cuda/kernels/resident.cuh"
@@ -16,12 +16,12 @@ enum { MIN_ARCH = 1, MAX_ARCH = 0 };
 #endif
 enum { WARPS = 7, FLIGHT = 8, ALIGN = 256, FEWEST_PHASES = 8 };
 
-/* Slots of the ring: what shared memory has room for besides x. */
+/* Slots of the ring: as many as fit into shared memory besides x. */
 template <class T> struct slots {
     enum { COUNT = sizeof(T) == 2 ? 48 : 44 };
 };
 
-/* Memory for what a phase leaves. Places that nobody writes stay 0, so it is used for one shape only. */
+/* Memory for the results of a phase. Unwritten elements stay 0, so it is used for one shape only. */
 typedef struct left_buffer {
     int rows, cols;  /* parts and n of a product; heads times splits, and dim + 4, of an attention */
     int units, used; /* of a product; the last phase that used it */
@@ -54,7 +54,7 @@ typedef struct builder {
     int n_buffers;
     size_t left_bytes;
     const gr_node *norm;     /* pending: the next phase computes it; NULL: none */
-    const by_tensor *result; /* what the last phase leaves, NULL: none */
+    const by_tensor *result; /* results of the last phase; NULL: none */
     const int *past;
     int64_t weight_bytes;
 } builder;
@@ -306,7 +306,7 @@ static by_status make_maps(const builder *b, tile_map *maps)
     for (int i = 0; i < b->count; i++) {
         const resident_phase *p = &b->table[i];
         const int64_t row = p->n * size; /* bytes; the engine sees pairs of them */
-        tile_map map;                    /* aligned as the driver wants it */
+        tile_map map;                    /* aligned as the driver requires */
         if (!b->weight[i])
             continue;
         BY_TRY(tile_map_make(&map, b->weight[i]->data, row / 2, p->k, 1, 1, row, row, row * p->k, UNIT_ROWS));

@@ -1,17 +1,17 @@
-/* resident_phases.cuh - one kernel for all layers of a decoding step. Its blocks, one for each multiprocessor,
- * execute a table of phases and meet at a barrier after each.
+/* resident_phases.cuh - one kernel for all layers of a decoding step. Its blocks, one for each
+ * multiprocessor, execute a table of phases and meet at a barrier after each.
  *
- * Weights do not depend on activations. One warp of a block requests the block's weights from the copy engine,
- * phase after phase, into a ring in shared memory. It continues while the other warps, the workers, wait for
- * results of other blocks.
+ * Weights do not depend on activations. One warp of a block requests the block's weights from the copy
+ * engine, phase after phase, into a ring in shared memory. It continues while the other warps, the workers,
+ * wait for results of other blocks.
  *
- * Product: y (n) = x (k) w (k, n). A unit is 32 rows of w, 128 bytes of each. The units below one another are a
- * strip. Units are counted down the strips, and block b of B takes those from b U / B on, so that all read
+ * Product: y (n) = x (k) w (k, n). A unit is 32 rows of w, 128 bytes of each. The units below one another are
+ * a strip. Units are counted down the strips, and block b of B takes those from b U / B on, so that all read
  * equally many bytes. Blocks that share a strip write partial sums. The next phase adds them in order when it
  * reads x, with bias and activation. Results do not depend on timing.
  *
- * Latency decides here. What does not depend on the last phase is loaded before the barrier. All other loads
- * are issued right after it, before the first of them is used. */
+ * The kernel is bound by latency. Data that do not depend on the last phase are loaded before the barrier.
+ * All other loads are issued right after it, before the first of them is used. */
 #ifndef BY_CUDA_KERNELS_RESIDENT_PHASES_CUH
 #define BY_CUDA_KERNELS_RESIDENT_PHASES_CUH
 
@@ -47,9 +47,9 @@ static __device__ __forceinline__ void bring_map(const tile_map *map)
 typedef enum phase_kind { PHASE_PRODUCT, PHASE_ATTENTION, PHASE_NORM } phase_kind;
 typedef enum phase_source { SOURCE_NORM, SOURCE_SUMS, SOURCE_HEADS } phase_source;
 
-/* What a product leaves is (parts, n): partial sums, to be added up with `bias` and passed through `act` by
- * who reads them. What an attention leaves is, for each head and split, `dim` sums of values, the highest
- * score and the sum of the weights. */
+/* The result of a product is (parts, n): partial sums, which the reader adds, with `bias` and `act`. The
+ * result of an attention is, for each head and split, `dim` sums of values, the highest score and the sum of
+ * the weights. */
 struct alignas(16) resident_phase {
     int kind, source;
     int back; /* the phase that is read is this many before; 0: none */
@@ -60,7 +60,7 @@ struct alignas(16) resident_phase {
     const tile_map *map;
     const void *bias; /* may be NULL */
     float *left;
-    /* norm: y = norm(x + h), where h is what is read, or here */
+    /* norm: y = norm(x + h), where h is the input, or here */
     const void *x, *h, *gamma, *beta;
     void *sum, *y;     /* NULL: not wanted */
     float eps, over_k; /* over_k: 1 / k */
@@ -69,7 +69,7 @@ struct alignas(16) resident_phase {
     void *keys, *values;
     int heads, group, dim, splits, capacity;
     unsigned over_dim; /* 2^32 / dim, rounded up */
-    int k_at, v_at;    /* columns of what is read; queries are the first */
+    int k_at, v_at;    /* columns of the input; queries come first */
     float scale;       /* times log2(e) */
     int node;          /* for reports */
 };
@@ -133,7 +133,7 @@ template <int WARPS> static __device__ __forceinline__ void sync_workers()
 #endif
 }
 
-/* All workers have written; the last block to call it lets all go on. */
+/* A barrier: all workers have written; the last block to arrive releases all. */
 template <int WARPS> static __device__ __forceinline__ void resident_arrive(unsigned *arrived)
 {
     sync_workers<WARPS>();
@@ -173,8 +173,8 @@ struct unit_ring {
     uint64_t *full, *empty; /* barriers */
 };
 
-/* One warp requests all units. It waits for free slots, and keeps at most `flight` units in flight, since other
- * reads queue after them. */
+/* One warp requests all units. It waits for free slots, and keeps at most `flight` units in flight, since
+ * other reads queue after them. */
 template <int SLOTS>
 static __device__ __forceinline__ void request_units(const resident_args &a, const unit_ring &ring)
 {
@@ -291,7 +291,7 @@ template <> struct unit_sums<float> {
     }
 };
 
-/* ---- reading what a phase has left ------------------------------------------------------------- */
+/* ---- reading the results of a phase ------------------------------------------------------------ */
 
 template <class T> static __device__ __forceinline__ packed<T, 4> load_quad(const void *p, int i)
 {
@@ -306,7 +306,7 @@ static __device__ __forceinline__ vec<float, 4> load_left(const float *p)
     return vec<float, 4>{{v.x, v.y, v.z, v.w}};
 }
 
-/* Partial sums of four neighbouring results of a product. All are asked for before the first is used. */
+/* Partial sums of four neighbouring results of a product. All are requested before the first is used. */
 struct quad_parts {
     vec<float, 4> at[MOST_PARTS];
 };
@@ -401,7 +401,7 @@ template <int WARPS> static __device__ __forceinline__ float sum_block(float x, 
     return total;
 }
 
-/* Four elements of a norm: for this block, and into memory where they are wanted, which one block does. */
+/* Four elements of a norm: for this block, and if needed stored to memory by one block. */
 template <class T>
 static __device__ __forceinline__ void put_norm(const resident_phase &p, int i, const vec<float, 4> &v,
                                                 float mean, float inverse, const packed<T, 4> &gamma,
@@ -636,7 +636,7 @@ static __device__ __forceinline__ void store_floats(float *to, const vec<float, 
     store(to + 4, vec<float, 4>{{f.at[4], f.at[5], f.at[6], f.at[7]}});
 }
 
-/* What the lanes of a warp have found, together. */
+/* Combines the results of the lanes of a warp. */
 static __device__ __forceinline__ void merge_lanes(running_head &r, int lanes)
 {
     for (int step = lanes; step < 32; step *= 2) {
@@ -650,7 +650,7 @@ static __device__ __forceinline__ void merge_lanes(running_head &r, int lanes)
     }
 }
 
-/* What the warps have found (WARPS, dim + 4), together. */
+/* Combines the results of the warps, (WARPS, dim + 4). */
 template <int WARPS>
 static __device__ __forceinline__ void leave_head(const resident_phase &p, const float *found, float *left)
 {
@@ -786,7 +786,7 @@ static __device__ __forceinline__ void attend(const resident_phase &p, const res
 template <class T, int WARPS, int SLOTS> struct resident_layout {
     enum {
         STRIPS = MOST_STRIPS * WARPS * (int)strip<T>::COLUMNS,
-        HEADS = 3 * 128 + WARPS * (128 + 4), /* floats that an attention of 128 elements wants */
+        HEADS = 3 * 128 + WARPS * (128 + 4), /* floats for an attention of 128 elements */
         SUMS = SLOTS * UNIT_BYTES,
         SPACE = SUMS + (STRIPS > HEADS ? STRIPS : HEADS) * 4,
         FULL = SPACE + 2 * 16 * 4,
@@ -822,7 +822,7 @@ template <class T> static __device__ __forceinline__ void bring_head(const resid
     bring_near((const T *)p.values + at);
 }
 
-/* What a block has in shared memory. */
+/* Shared memory of a block. */
 template <class T> struct resident_memory {
     unit_ring ring;
     float *sums, *space;

@@ -10,8 +10,8 @@
  * wgmma<T, N, TURNED>: d (64, N) f32 [+]= a (64, 16) b (16, N). Warp w of the four has rows 16w ... 16w + 15;
  * within it d and a lie as in mma16816 (mma.cuh), d[4j ... 4j + 3] being columns 8j ... 8j + 7. a is in
  * registers, or in shared memory as rows (64, k), or A_TURNED as rows (k, 64). b is in shared memory: as rows
- * (N, k), or TURNED as rows (k, N), where N is 64, or 128 in two tiles: see operand_pair. It runs on its own: between the first and wgmma_wait
- * neither registers nor tiles may be touched. */
+ * (N, k), or TURNED as rows (k, N), where N is 64, or 128 in two tiles: see operand_pair. It runs on its own:
+ * between the first and wgmma_wait neither registers nor tiles may be touched. */
 #ifndef BY_CUDA_KERNELS_WGMMA_CUH
 #define BY_CUDA_KERNELS_WGMMA_CUH
 
@@ -73,7 +73,8 @@ static __device__ __forceinline__ float exp2_fast(float x)
 
 typedef CUtensorMap tile_map;
 
-/* A box is `box` rows of one head, or box / pack of each of `pack` heads, of which row 0 of all comes first. */
+/* A box is `box` rows of one head, or box / pack of each of `pack` heads, of which row 0 of all comes
+ * first. */
 static inline by_status tile_map_make(tile_map *m, const void *at, int64_t cols, int64_t rows, int64_t heads,
                                       int64_t batch, int64_t row, int64_t head, int64_t step, int box,
                                       int pack = 1)
@@ -138,8 +139,8 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *bar, int parity)
 static __device__ __forceinline__ void load_tile(void *to, const tile_map *m, uint64_t *bar, int col, int row,
                                                  int head, int step)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
                  "l"(m), "r"(shared_address(bar)), "r"(col), "r"(head), "r"(row), "r"(step)
                  : "memory");
 }
@@ -167,10 +168,11 @@ static __device__ __forceinline__ void store_bytes(void *to, const void *from, i
 }
 static __device__ __forceinline__ void add_bytes(float4 *to, const void *from, int bytes, uint64_t keep)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%0], [%1], %2, "
-                 "%3;" ::"l"(to),
-                 "r"(shared_address(from)), "r"(bytes), "l"(keep)
-                 : "memory");
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%0], [%1], %2, %3;" ::"l"(
+            to),
+        "r"(shared_address(from)), "r"(bytes), "l"(keep)
+        : "memory");
 }
 static __device__ __forceinline__ void bytes_read()
 {
@@ -182,8 +184,8 @@ static __device__ __forceinline__ void bytes_wait()
 {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
-/* A counter in memory by which thread blocks order their work. What came before count_set is visible to who
- * has read that count. */
+/* A counter in memory by which thread blocks order their work. Writes before count_set are visible to a
+ * reader of that count. */
 static __device__ __forceinline__ int count_get(const int *count)
 {
     int value;
