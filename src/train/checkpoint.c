@@ -287,20 +287,26 @@ by_model *train_checkpoint_best(const train_folder *f, by_device *d, const by_mo
 by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
                                  const by_processor *processor)
 {
+    return train_checkpoint_place(f, NULL, m, tokenizer, processor);
+}
+
+by_status train_checkpoint_place(train_folder *f, const char *dir, const by_model *m,
+                                 const by_tokenizer *tokenizer, const by_processor *processor)
+{
     char *stage;
     BY_TRY(train_folder_stage(f, &stage));
-    by_status s = by_model_save(m, stage, BY_F32);
+    by_status s = m ? by_model_save(m, stage, BY_F32) : BY_OK;
     if (s == BY_OK)
         s = processor ? by_processor_save(processor, stage) : by_tokenizer_save(tokenizer, stage);
     if (s == BY_OK)
-        s = train_folder_place_files(f, NULL);
+        s = train_folder_place_files(f, dir);
     if (s != BY_OK)
         train_folder_unstage(f);
     base_free(stage);
     return s;
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 /* A copied folder may have directories instead of links. Renames such a directory to a checkpoint, unless
  * that exists, and replaces it by a link. Nothing is removed unless an intact copy exists. */

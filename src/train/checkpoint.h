@@ -58,6 +58,10 @@ by_model *train_checkpoint_best(const train_folder *f, by_device *d, const by_mo
 /* Writes a model and its tokenizer into the folder itself, replacing those that the run wrote before. */
 by_status train_checkpoint_leave(train_folder *f, const by_model *m, const by_tokenizer *tokenizer,
                                  const by_processor *processor);
+/* Writes a model (unless NULL) with its processor, or without one its tokenizer, into out/dir, replacing files
+ * that the run wrote there before; model and tokenizer files of the run that are not replaced are removed. */
+by_status train_checkpoint_place(train_folder *f, const char *dir, const by_model *m,
+                                 const by_tokenizer *tokenizer, const by_processor *processor);
 
 /* Completes an interrupted save once the state of the resumed checkpoint is known: the links last and best,
  * and the removal of old checkpoints. */

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "model/model.h"
 #include "base/json.h"
+#include "train/checkpoint.h"
 #include "train/pixel_data.h"
 #include "train/shard_facts.h"
 #include "train/vocabulary.h"
@@ -323,19 +324,6 @@ static by_status claim_data(train_folder *folder, const text *train, const text 
     return BY_OK;
 }
 
-static by_status save_tokenizer(const train_dataset *d, train_folder *folder)
-{
-    char *stage;
-    BY_TRY(train_folder_stage(folder, &stage));
-    by_status s = by_tokenizer_save(d->tokenizer, stage);
-    if (s == BY_OK)
-        s = train_folder_place_files(folder, "data");
-    if (s != BY_OK)
-        train_folder_unstage(folder);
-    base_free(stage);
-    return s;
-}
-
 static by_status open_text(train_dataset *d, const by_run_spec *spec, train_folder *folder, const char *from,
                            const text *train, const text *held)
 {
@@ -344,7 +332,8 @@ static by_status open_text(train_dataset *d, const by_run_spec *spec, train_fold
     by_status s = dir ? claim_data(folder, train, held) : BY_ERR_MEMORY;
     if (s == BY_OK) {
         d->tokenizer = find_tokenizer(spec, d, dir, from, train);
-        s = d->tokenizer ? save_tokenizer(d, folder) : base_error_status();
+        s = d->tokenizer ? train_checkpoint_place(folder, "data", NULL, d->tokenizer, NULL)
+                         : base_error_status();
     }
     if (s == BY_OK)
         s = open_parts(d, spec, dir, train, &f, &d->train, &d->docs);

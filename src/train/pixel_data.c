@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "model/model.h"
+#include "train/checkpoint.h"
 #include "train/shard_facts.h"
 
 enum {
@@ -263,27 +264,13 @@ static by_status claim_files(train_folder *folder, bool eval)
     return BY_OK;
 }
 
-/* Saves the processor with the tokens, which depend on it. */
-static by_status save_processor(const train_dataset *d, train_folder *folder)
-{
-    char *stage;
-    BY_TRY(train_folder_stage(folder, &stage));
-    by_status s = by_processor_save(d->processor, stage);
-    if (s == BY_OK)
-        s = train_folder_place_files(folder, "data");
-    if (s != BY_OK)
-        train_folder_unstage(folder);
-    base_free(stage);
-    return s;
-}
-
 static by_status open_streams(train_dataset *d, const by_run_spec *s, train_folder *folder, const sources *x)
 {
     const int64_t n = by_processor_tokens(d->processor);
     char *dir = base_path_join(s->out, "data");
     by_status status = dir ? claim_files(folder, x->eval_set != NULL) : BY_ERR_MEMORY;
     if (status == BY_OK)
-        status = save_processor(d, folder);
+        status = train_checkpoint_place(folder, "data", NULL, NULL, d->processor);
     if (status == BY_OK && !(d->train = open_tokens(dir, "train", x->parts, 2, d->processor)))
         status = base_error_status();
     if (status == BY_OK && x->eval_set && !(d->eval = open_tokens(dir, "eval", &x->eval, 1, d->processor)))

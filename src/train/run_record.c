@@ -104,17 +104,22 @@ static double role(const by_model *m, arch_role wanted)
     return arch_config_get(m->arch, m->config, wanted);
 }
 
-static void record_numbers(const train_run *r, const by_model *m, train_record *out)
+typedef struct number {
+    const char *key;
+    double value;
+    train_rule rule;
+} number;
+
+static void record_all(train_record *out, const number *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        train_record_number(out, list[i].key, list[i].value, list[i].rule);
+}
+
+static void record_steps(const train_run *r, const by_model *m, train_record *out)
 {
     const by_run_spec *s = &r->spec;
-    const bool masks = data_objective_masks(r->data.kind), denoises = data_objective_denoises(r->data.kind),
-               fim = r->data.kind == DATA_OBJECTIVE_FIM, plm = r->data.kind == DATA_OBJECTIVE_PLM;
-    const data_masking mask = train_masking_choose(s, r->data.kind);
-    const struct {
-        const char *key;
-        double value;
-        train_rule rule;
-    } all[] = {
+    const number list[] = {
         {"layers", by_model_layers(m), TRAIN_SAME},
         {"heads", by_model_heads(m), TRAIN_SAME},
         {"width", by_model_width(m), TRAIN_SAME},
@@ -134,6 +139,18 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"momentum", s->optimizer.momentum, TRAIN_SAME},
         {"eval_fraction", s->eval_fraction, TRAIN_SAME},
         {"data_fingerprint", (double)(r->data.fingerprint >> 12), TRAIN_SAME},
+    };
+    record_all(out, list, BY_COUNT(list));
+}
+
+/* Settings of the objective, which older records lack. */
+static void record_objective(const train_run *r, train_record *out)
+{
+    const by_run_spec *s = &r->spec;
+    const bool masks = data_objective_masks(r->data.kind), denoises = data_objective_denoises(r->data.kind),
+               fim = r->data.kind == DATA_OBJECTIVE_FIM, plm = r->data.kind == DATA_OBJECTIVE_PLM;
+    const data_masking mask = train_masking_choose(s, r->data.kind);
+    const number list[] = {
         {"mask_share", masks || denoises || fim || plm ? mask.share : 0, TRAIN_YOUNGER},
         {"mask_span", denoises ? mask.span : 0, TRAIN_YOUNGER},
         {"permuted_block", plm ? s->objective.block : 0, TRAIN_YOUNGER},
@@ -143,6 +160,15 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"mask_copies", mask.copies, TRAIN_YOUNGER},
         {"mask_words", mask.longest, TRAIN_YOUNGER},
         {"whole_words", mask.whole_words, TRAIN_YOUNGER},
+    };
+    record_all(out, list, BY_COUNT(list));
+}
+
+/* Fields of some families, and settings that older records lack. */
+static void record_shape(const train_run *r, const by_model *m, train_record *out)
+{
+    const by_run_spec *s = &r->spec;
+    const number list[] = {
         {"decoder_layers", role(m, ARCH_ROLE_DECODER_LAYERS), TRAIN_YOUNGER},
         {"pre_norm", role(m, ARCH_ROLE_PRE_NORM), TRAIN_YOUNGER},
         {"kv_heads", role(m, ARCH_ROLE_KV_HEADS), TRAIN_YOUNGER},
@@ -164,8 +190,7 @@ static void record_numbers(const train_run *r, const by_model *m, train_record *
         {"scheduled_sampling", s->scheduled_sampling, TRAIN_YOUNGER},
         {"batch_tokens", s->batch_tokens, TRAIN_YOUNGER},
     };
-    for (int i = 0; i < BY_COUNT(all); i++)
-        train_record_number(out, all[i].key, all[i].value, all[i].rule);
+    record_all(out, list, BY_COUNT(list));
     train_record_optimizer(out, &s->optimizer);
 }
 
@@ -185,7 +210,9 @@ by_status train_run_record(void *self, train_record *out)
     record_origin(r, out);
     record_names(r, out);
     record_pattern(asked ? asked : r->model, out);
-    record_numbers(r, asked ? asked : r->model, out);
+    record_steps(r, asked ? asked : r->model, out);
+    record_objective(r, out);
+    record_shape(r, asked ? asked : r->model, out);
     train_lesson_record(r->lesson, out);
     by_model_free(asked);
     return BY_OK;
