@@ -22,11 +22,11 @@ static const cli_option options[] = {
     {CLI_AT(classify_options, all), .name = "all", .letter = 'a',
      .help = "print every label, most likely first", .group = "Labels"},
     {CLI_AT(classify_options, top), .name = "top", .letter = 'k', CLI_RANGE(0, 1e6), .preset = "0",
-     .value = "K", .help = "print the K likeliest labels; 0: 1 for texts, 5 for pictures"},
+     .value = "K", .help = "print the K most likely labels; 0: 1 for texts, 5 for pictures"},
     {CLI_AT(classify_options, names), .name = "labels", .value = "A,B,C",
      .help = "models of texts and pictures (CLIP): choose among these labels"},
     {CLI_AT(classify_options, template), .name = "template", .value = "TEXT", .preset = "a photo of a {}",
-     .help = "the text that stands for a label, which takes the place of {}"},
+     .help = "text for a label, which replaces {}"},
     {CLI_AT(classify_options, threshold), .name = "threshold", CLI_RANGE(0, 1), .preset = "0.5",
      .help = "multi-label models: minimum probability of a label"},
     CLI_READ_ROWS(classify_options),
@@ -395,9 +395,9 @@ const cli_verb cli_classify = {
                    "as in finetune, and the columns used are printed on stderr.\n"
                    "\n"
                    "A picture is a PNG, JPEG, WebP or GIF file, a directory of them, or a dataset that "
-                   "finetune reads. It is prepared as preprocessor_config.json says. Without INPUT, --file "
-                   "is one of these, or standard input has a path per line. A model of texts and pictures "
-                   "(CLIP) chooses among the --labels, each of which the --template puts into a text.",
+                   "finetune reads. It is preprocessed by preprocessor_config.json. Without INPUT, --file is "
+                   "one of these, or standard input has a path per line. A model of texts and pictures "
+                   "(CLIP) chooses among the --labels, which --template turns into texts.",
     .examples = "banyan classify runs/sst2 \"A gorgeous, witty, seductive movie.\"\n"
                 "banyan classify runs/sst2 -f test.tsv\n"
                 "banyan classify runs/mnli --json < pairs.tsv > labels.jsonl\n"

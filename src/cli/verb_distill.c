@@ -30,9 +30,9 @@ static const cli_option options[] = {
      .help = "model directory or run folder, or the family of a new student (default: layers of the teacher)",
      .group = "Student"},
     {CLI_AT(distill_options, student_layers), .name = "student-layers", .value = "I,J,...",
-     .help = "layers of the teacher to make the student of, counted from 0"},
+     .help = "layers of the teacher that form the student, counted from 0"},
     {CLI_AT(distill_options, layers), .name = "layers", CLI_RANGE(1, BY_MAX_LAYERS),
-     .help = "this many layers of the teacher, evenly, the first and the last among them (default: half); "
+     .help = "use N evenly spaced layers of the teacher, including the first and the last (default: half); "
              "with --student FAMILY: layers of the new student"},
     {CLI_AT(distill_options, run.student.shape.preset), .name = "preset", .value = "NAME",
      .help = "new student: shape by name (default: the family's smallest)"},
@@ -49,12 +49,12 @@ static const cli_option options[] = {
 
     {CLI_AT(distill_options, run.kind), .name = "task", .choices = "auto|text|examples|vectors|translate",
      .preset = "auto",
-     .help = "what to learn from: plain text, labelled examples, sentences and their vectors, pairs of "
-             "texts; auto looks at the teacher's head",
+     .help = "training data: plain text, labelled examples, sentences and their vectors, pairs of texts; "
+             "auto decides by the teacher's head",
      .group = "Data"},
     {CLI_AT(distill_options, data), .name = "data", .letter = 'd', .value = "FILE",
-     .help = "training data, as for train (text, translate) and finetune (examples); vectors: one sentence a "
-             "line"},
+     .help = "training data, as for train (text, translate) and finetune (examples); vectors: one sentence "
+             "per line"},
     {CLI_AT(distill_options, eval_data), .name = "eval", .letter = 'e', .value = "FILE",
      .help = "data to evaluate on; the best student is kept"},
     {CLI_AT(distill_options, run.eval_fraction), .name = "eval-fraction", CLI_RANGE(0, 0.9), .preset = "0.1",
@@ -100,15 +100,17 @@ static const cli_option options[] = {
     {CLI_AT(distill_options, layer_map), .name = "layer-map", .value = "I,J,...",
      .help = "the teacher's layer, from 1, that each layer of the student learns from (default: evenly)"},
     {CLI_AT(distill_options, run.soft_at_masked), .name = "soft-at-masked",
-     .help = "masked language models: compare distributions at masked positions alone"},
+     .help = "masked language models: compare distributions only at masked positions"},
     {CLI_AT(distill_options, run.sequence), .name = "sequence",
-     .help = "translate: learn the teacher's translations, which are searched once and kept in DIR/teacher"},
+     .help = "translate: train on the teacher's translations, which are generated once and stored in "
+             "DIR/teacher"},
     {CLI_AT(distill_options, run.beams), .name = "beams", CLI_RANGE(1, BY_BEAMS_MAX),
      .help = "--sequence: beams of that search (default: those of the teacher's directory, otherwise 5)"},
     {CLI_AT(distill_options, run.store), .name = "store-logits",
-     .help = "keep the teacher's logits in DIR/teacher: each row is computed once, not once an epoch"},
+     .help = "store the teacher's logits in DIR/teacher, so that each row is computed once instead of once "
+             "per epoch"},
     {CLI_AT(distill_options, run.store_top), .name = "store-top", CLI_RANGE(0, 1024), .preset = "0",
-     .help = "--store-logits: keep the N highest of each position and the sum of the others; 0 keeps all"},
+     .help = "--store-logits: store the N highest of each position and the sum of the others; 0 stores all"},
 
     {CLI_AT(distill_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .help = "rows per step (default: 32)", .group = "Steps"},
@@ -237,7 +239,8 @@ static const char *const example_names[] = {[BY_EXAMPLE_CLASSIFY] = "classify",
                                             [BY_EXAMPLE_ANSWER] = "answer",
                                             [BY_EXAMPLE_CHOICE] = "choice"};
 
-/* False: an option of another kind of teacher was given, which has been said. A teacher that cannot be opened is left to the run. */
+/* False: an option of another kind of teacher was given, which has been said. A teacher that cannot be opened
+ * is left to the run. */
 static bool fits_kind(const distill_options *o, by_device *d)
 {
     enum {
@@ -432,21 +435,21 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_distill = {
     .name = "distill",
-    .summary = "teach a small model what a large one knows",
+    .summary = "train a small model to imitate a large one",
     .args = "TEACHER",
     .description =
-        "TEACHER is a model directory or a run folder. The student has the same vocabulary: half of the "
-        "teacher's layers unless --student, --student-layers or --layers say otherwise. The teacher's head "
-        "decides what is learnt: a language model learns from plain text, a model with labels from labelled "
-        "examples, an embedder (with modules.json) from sentences, an encoder-decoder from pairs of texts.\n"
+        "TEACHER is a model directory or a run folder. The student has the same vocabulary and by default "
+        "half of the teacher's layers; --student, --student-layers and --layers select another. The "
+        "teacher's head determines the data: plain text for a language model, labelled examples for a model "
+        "with labels, sentences for an embedder (with modules.json), pairs of texts for an encoder-decoder.\n"
         "\n"
         "The loss is a weighted sum of terms: the teacher's distributions, the targets, hidden states, "
-        "attention, vectors. --recipe sets the weights of a publication; each can be set alone, and 0 "
-        "switches it off. Where widths differ, a projection is learnt with the student and thrown away.\n"
+        "attention, vectors. --recipe sets published weights; each weight can be set separately, and 0 "
+        "disables a term. If widths differ, a projection is trained with the student and discarded.\n"
         "\n"
-        "DIR becomes a model directory: the best student on the --eval data, else the last. Beside it are "
-        "metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped run. "
-        "docs/DISTIL.md has the equations.",
+        "DIR becomes a model directory with the best student on the --eval data, or without it the last. It "
+        "also holds metrics.jsonl, run.json, loss.svg and checkpoints. The same command continues a stopped "
+        "run. docs/DISTIL.md has the equations.",
     .examples = "# half of the layers of a fine-tuned classifier\n"
                 "banyan distill runs/sentiment --data train.tsv --eval dev.tsv --out runs/small\n"
                 "# DistilBERT's recipe on plain text\n"
