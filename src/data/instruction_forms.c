@@ -1,11 +1,12 @@
-/* instruction_forms.c - one JSON object of instruction data as text: finds its form, applies the chat template, and finds the
- * parts that are answers. */
+/* instruction_forms.c - one JSON object of instruction data as text: finds its form, applies the chat
+ * template, and finds the parts that are answers. */
 #include "data/instructions.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- objects ---------------------------------------------------------------------------------------------- */
+/* ---- objects
+ * ---------------------------------------------------------------------------------------------- */
 
 static const chat_value *member(const chat_value *o, const char *key)
 {
@@ -58,7 +59,8 @@ static bool is_answer(const chat_value *message)
     return role && chat_is_text(role, "assistant");
 }
 
-/* ---- scripts ------------------------------------------------------------------------------------------------ */
+/* ---- scripts
+ * ------------------------------------------------------------------------------------------------ */
 
 void data_script_free(data_script *s)
 {
@@ -100,9 +102,10 @@ static by_status plain(const data_instructions *x, const chat_value *prompt, con
     return add_span(out, prompt && !x->spec.learn_prompts ? prompt->size : 0, out->text.size);
 }
 
-/* ---- conversations ------------------------------------------------------------------------------------------ */
+/* ---- conversations
+ * ------------------------------------------------------------------------------------------ */
 
-/* What all renderings of an object share. */
+/* Shared by all renderings of an object. */
 typedef struct dialog {
     const by_chat *chat;
     chat_heap *heap;
@@ -136,8 +139,8 @@ static size_t common_size(const by_chat_text *a, const char *text, size_t size)
     return n;
 }
 
-/* Where the answer to the first `count` messages begins in the text: after the prompt for it. Where the template writes that
- * prompt otherwise in a whole conversation, after what both share. */
+/* The start in the text of the answer to the first `count` messages: after the generation prompt, or after
+ * the common prefix if the template renders this prompt differently in a whole conversation. */
 static by_status answer_start(dialog *d, const chat_value *messages, size_t count, const base_buf *text,
                               size_t *out)
 {
@@ -148,19 +151,19 @@ static by_status answer_start(dialog *d, const chat_value *messages, size_t coun
     if (s == BY_OK && (*out = common_size(&with, text->data, text->size)) < with.size) {
         s = render(d, &before, false, &without);
         if (s == BY_OK && common_size(&without, text->data, *out) < without.size)
-            s = base_fail(BY_ERR_ARGUMENT,
-                          "the chat template renders the messages before message %zu otherwise when it "
-                          "follows, so that its "
-                          "answer cannot be found; use a template that marks answers with {%% generation %%}",
-                          count + 1);
+            s = base_fail(
+                BY_ERR_ARGUMENT,
+                "the chat template renders the messages before message %zu otherwise when it follows, so "
+                "that its answer cannot be found; use a template that marks answers with {%% generation %%}",
+                count + 1);
     }
     by_chat_text_free(&with);
     by_chat_text_free(&without);
     return s;
 }
 
-/* Where the answer that is message `count` ends: where a conversation of the messages up to it ends. A template may put the
- * end token after the last message alone. */
+/* The end of the answer that is message `count`: the end of the conversation up to it. A template may add the
+ * end token only after the last message. */
 static by_status answer_end(const data_instructions *x, dialog *d, const chat_value *messages, size_t count,
                             const base_buf *text, size_t *out)
 {
@@ -178,8 +181,7 @@ static by_status answer_end(const data_instructions *x, dialog *d, const chat_va
     if (s == BY_OK && common_size(&t, text->data, text->size) < t.size)
         s = base_fail(BY_ERR_ARGUMENT,
                       "the chat template renders message %zu otherwise when messages follow, so that its end "
-                      "cannot be found; "
-                      "use a template that marks answers with {%% generation %%}",
+                      "cannot be found; use a template that marks answers with {%% generation %%}",
                       count);
     if (s == BY_OK)
         *out = t.size;
@@ -241,7 +243,8 @@ static by_status prompted(const data_instructions *x, dialog *d, const chat_valu
     return s == BY_OK ? add_span(out, start, out->text.size) : s;
 }
 
-/* ---- forms --------------------------------------------------------------------------------------------------- */
+/* ---- forms
+ * --------------------------------------------------------------------------------------------------- */
 
 /* A prompt and an answer are both texts or both messages. A text as answer to messages becomes one. */
 static by_status pair_script(const data_instructions *x, chat_heap *h, const chat_value *o,
@@ -261,7 +264,8 @@ static by_status pair_script(const data_instructions *x, chat_heap *h, const cha
     return prompted(x, &d, prompt, answer, out);
 }
 
-/* The text of an instruction: with its input, or in the words of Alpaca (Taori et al. 2023) for models without a template. */
+/* The text of an instruction: with its input, or in the words of Alpaca (Taori et al. 2023) for models
+ * without a template. */
 static by_status instruction_prompt(const data_instructions *x, chat_heap *h, const chat_value *o,
                                     chat_value *out)
 {
@@ -294,7 +298,8 @@ static by_status instruction_prompt(const data_instructions *x, chat_heap *h, co
     return s;
 }
 
-/* ShareGPT: {"conversations": [{"from": "human", "value": ...}, ...]}. Messages with a role are taken as they are. */
+/* ShareGPT: {"conversations": [{"from": "human", "value": ...}, ...]}. Messages with a role are taken as they
+ * are. */
 static by_status shared_messages(chat_heap *h, const chat_value *list, chat_value *out)
 {
     static const char *const roles[][2] = {
@@ -382,13 +387,12 @@ static by_status tuning_script(const data_instructions *x, chat_heap *h, const c
     }
     if (text_member(o, "text"))
         return plain(x, NULL, text_member(o, "text"), out);
-    return fail_form(
-        o,
-        "\"messages\", \"prompt\" and \"completion\", \"instruction\" and \"output\", \"conversations\" or "
-        "\"text\"");
+    return fail_form(o, "\"messages\", \"prompt\" and \"completion\", \"instruction\" and \"output\", "
+                        "\"conversations\" or \"text\"");
 }
 
-/* ---- preferences ------------------------------------------------------------------------------------------------ */
+/* ---- preferences
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool is_same(const chat_value *a, const chat_value *b);
 

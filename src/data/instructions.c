@@ -7,7 +7,8 @@
 
 #define FILE_LIMIT ((size_t)4 << 30)
 
-/* ---- sequences ---------------------------------------------------------------------------------------------- */
+/* ---- sequences
+ * ---------------------------------------------------------------------------------------------- */
 
 static by_status reserve(data_instructions *x, size_t extra)
 {
@@ -30,8 +31,8 @@ static by_status reserve(data_instructions *x, size_t extra)
     return BY_OK;
 }
 
-/* Whether token i lies in a learned part, also in part. A special token that the tokenizer adds at the end belongs to a part
- * that reaches the end. Spans do not overlap and are in order, except those of nested blocks. */
+/* Whether token i overlaps a learned part. A special token that the tokenizer adds at the end belongs to a
+ * part that reaches the end. Spans do not overlap and are in order, except those of nested blocks. */
 static bool is_learned(const data_script *s, const by_encoding *e, size_t i)
 {
     const by_offset at = e->offsets[i];
@@ -116,7 +117,8 @@ static by_status add_object(data_instructions *x, chat_heap *h, const chat_value
     return s;
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------------- */
+/* ---- the file
+ * --------------------------------------------------------------------------------------------------- */
 
 typedef struct cursor {
     const char *text;
@@ -194,7 +196,8 @@ static by_status read_file(data_instructions *x)
     return s;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------------------------ */
+/* ---- open and close
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool reads_documents(const by_model *m)
 {
@@ -251,7 +254,9 @@ void data_instructions_close(data_instructions *x)
     *x = (data_instructions){0};
 }
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------- */
+/* ---- parts
+ *
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* An empty list like x. */
 static by_status start_like(const data_instructions *x, data_instructions *out)
@@ -296,8 +301,8 @@ static by_status copy_sequence(const data_instructions *x, const data_instructio
     return BY_OK;
 }
 
-/* Whether example i of n goes to a part of this share. The choice is random, since files often have a pattern, and the same in every
- * run. */
+/* Whether example i of n goes to a part of this share. The choice is random, since files often have a
+ * pattern, and the same in every run. */
 static bool is_held(int i, int n, double share)
 {
     return (double)base_permute((uint64_t)i, (uint64_t)n, 0) < floor(n * share + 0.5);
@@ -362,7 +367,9 @@ by_status data_instructions_mismatch(const data_instructions *x, data_instructio
     return data_instructions_arrange(out);
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------------ */
+/* ---- words
+ *
+ * ------------------------------------------------------------------------------------------------------------ */
 
 void data_instructions_describe(const data_instructions *x, base_buf *out)
 {

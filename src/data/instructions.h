@@ -1,6 +1,6 @@
-/* instructions.h - examples for instruction tuning and for learning from preferences: JSON lines in the usual forms, as tokens
- * with a mask of those that are learned, in rows and batches. docs/CHAT.md lists the forms and says how masks are found.
- * Errors name the file, the line and the reason. */
+/* instructions.h - examples for instruction tuning and preference learning: JSON lines in the usual forms, as
+ * tokens with a mask of the learned ones, in rows and batches. docs/CHAT.md lists the forms and describes the
+ * masks. Errors name the file, the line and the reason. */
 #ifndef BY_DATA_INSTRUCTIONS_H
 #define BY_DATA_INSTRUCTIONS_H
 
@@ -29,7 +29,7 @@ typedef struct data_instruction {
     int line;     /* of its example in the file */
     int example;  /* in the order of the file, from 0 */
     bool good;    /* chosen, or judged good */
-    float margin; /* of a pair: by how much the chosen answer is better, if the file says so */
+    float margin; /* pairs: margin of the chosen answer, if the file gives one */
 } data_instruction;
 
 typedef struct data_instructions {
@@ -44,7 +44,7 @@ typedef struct data_instructions {
     int count, capacity, examples;
     bool margins;         /* some pairs have a margin */
     int shortened;        /* sequences that exceeded the limit */
-    int left_out;         /* examples of which the limit left nothing to learn */
+    int left_out;         /* examples without learned tokens within the limit */
     char *eos;            /* text of the end token, or NULL */
     uint64_t fingerprint; /* of the file */
     /* Rows of training: packed or not. Parallel to rows.tokens: */
@@ -53,17 +53,18 @@ typedef struct data_instructions {
     int32_t *row_positions; /* in its own sequence */
 } data_instructions;
 
-/* Reads a file of JSON lines, or one list of objects; plain, .gz or .zst, "-" is standard input. x is overwritten; close it
- * also after a failure. */
+/* Reads a file of JSON lines, or one list of objects; plain, .gz or .zst, "-" is standard input. x is
+ * overwritten; close it also after a failure. */
 by_status data_instructions_open(data_instructions *x, const char *path, by_model *m, const by_tokenizer *t,
                                  const data_instruction_spec *spec);
 void data_instructions_close(data_instructions *x); /* the zero state is a no-op */
 
-/* Moves a share of the examples, chosen at random but alike in every run, to `out`, which is overwritten; close it also after a
- * failure. Both keep at least one. */
+/* Moves a share of the examples, chosen at random but alike in every run, to `out`, which is overwritten;
+ * close it also after a failure. Both keep at least one. */
 by_status data_instructions_hold_out(data_instructions *x, double share, data_instructions *out);
-/* The prompts of x with answers to others: sequence i has the prompt of x's sequence i and the answer of the last one before it that
- * belongs to another example. Made from sequences that share no row. `out` as above. */
+/* The prompts of x with answers to others: sequence i has the prompt of x's sequence i and the answer of the
+ * last one before it that belongs to another example. Made from sequences that share no row. `out` as
+ * above. */
 by_status data_instructions_mismatch(const data_instructions *x, data_instructions *out);
 
 /* Appends one or two lines about the file: examples, tokens, learned tokens, rows. */
@@ -84,7 +85,7 @@ by_status data_instructions_batch(const data_instructions *x, const int *rows, i
                                   data_instruction_batch *out);
 void data_instruction_batch_free(data_instruction_batch *b); /* the zero state is a no-op */
 
-/* ---- inside: one example (instruction_forms.c) -------------------------------------------------- */
+/* ---- internal: one example (instruction_forms.c) ------------------------------------------------ */
 
 /* A text and the parts of it that are learned. */
 typedef struct data_script {
@@ -95,18 +96,18 @@ typedef struct data_script {
 } data_script;
 void data_script_free(data_script *s);
 
-/* The sequences of one JSON object: one, or chosen and rejected (*count is 2). *good as in data_instruction; *margin: NaN if the
- * object has none. */
+/* The sequences of one JSON object: one, or chosen and rejected (*count is 2). *good as in data_instruction;
+ * *margin: NaN if the object has none. */
 by_status data_instruction_scripts(const data_instructions *x, chat_heap *h, const chat_value *object,
                                    data_script out[2], int *count, bool *good, float *margin);
 
-/* ---- inside: packing (instruction_batches.c) ------------------------------------------------------- */
+/* ---- internal: packing (instruction_batches.c) ----------------------------------------------------- */
 
 /* Makes the rows from the sequences. */
 by_status data_instructions_arrange(data_instructions *x);
 
-/* Best fit: `counts` in order of decreasing size go to the row with the least sufficient space. row[i] is the row of
- * item i; returns the number of rows, or -1 if allocation fails. No count exceeds the limit. */
+/* Best fit: `counts` in order of decreasing size go to the row with the least sufficient space. row[i] is the
+ * row of item i; returns the number of rows, or -1 if allocation fails. No count exceeds the limit. */
 int data_best_fit(const int *counts, int count, int limit, int *row);
 
 #endif

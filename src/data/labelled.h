@@ -85,8 +85,8 @@ by_status data_read_jsonl(data_examples *e);                 /* labelled_json.c 
 by_status data_read_squad(data_examples *e);
 by_status data_read_conll(data_examples *e); /* conll.c */
 
-/* The two columns of a kind of examples: their conventional names (NULL-terminated), what messages call them, and the options that
- * name them. */
+/* The two columns of a kind of examples: their conventional names (NULL-terminated), their names in messages,
+ * and their options. */
 typedef struct data_columns {
     const char *const *texts, *const *labels;
     const char *text, *label, *text_option, *label_option;

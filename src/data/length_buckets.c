@@ -49,7 +49,7 @@ static data_bucket *find_bucket(data_objective *o, int64_t pair, bool count)
     return b;
 }
 
-/* Limits the padding of the bucket to what its texts need. */
+/* Limits the padding of the bucket to its longest texts. */
 static void widen(const data_objective *o, data_bucket *b, int64_t pair)
 {
     for (int side = 0; side < 2; side++) {

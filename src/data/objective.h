@@ -63,7 +63,8 @@ data_objective *data_objective_new(const data_docs_part *text, const by_tokenize
                                    const data_objective_spec *spec);
 /* Creates DATA_OBJECTIVE_LM over a stream; steps have d->batch rows. */
 data_objective *data_objective_new_lm(const data_lm_batches *d);
-/* Creates DATA_OBJECTIVE_PIXELS: the stream has d->seq tokens for each picture. start: see data_objective_spec. */
+/* Creates DATA_OBJECTIVE_PIXELS: the stream has d->seq tokens for each picture. start: see
+ * data_objective_spec. */
 data_objective *data_objective_new_pixels(const data_lm_batches *d, int start);
 void data_objective_free(data_objective *o);
 
@@ -102,8 +103,8 @@ void data_samples_largest(data_samples *r, const data_objective *o);
 by_status data_objective_get(const data_objective *o, int64_t step, data_samples *rows);
 void data_objective_prefetch(const data_objective *o, int64_t step);
 
-/* Whether every row goes on from the same row of the step before, and whether those of this step begin new texts. Held
- * batches then follow each other too, from the first. */
+/* Whether every row continues the same row of the previous step, and whether the rows of this step start new
+ * texts. Held batches are then consecutive too. */
 bool data_objective_follows(const data_objective *o);
 bool data_objective_restarts(const data_objective *o, int64_t step);
 

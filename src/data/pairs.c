@@ -25,7 +25,7 @@ static by_status plan_document(data_objective *o, int64_t doc, base_rng *random)
             target = 2 + (int64_t)base_rng_below(random, (uint64_t)longest - 1);
         for (end = s + 2; end < d.end && starts[end] - starts[s] < target;)
             end++;
-        if (end == d.end - 1) /* one sentence would remain alone */
+        if (end == d.end - 1) /* a single sentence would remain */
             end = d.end;
         BY_TRY(data_span_add(o, (data_span){s, end, doc}));
     }
@@ -39,17 +39,16 @@ by_status data_pairs_plan(data_objective *o)
         if (o->text->list[i].end - o->text->list[i].first >= 2)
             BY_TRY(plan_document(o, i, &random));
     if (o->count == 0)
-        return base_fail(
-            BY_ERR_FORMAT,
-            "sentence pairs require documents of two or more sentences, and none of the %lld has "
-            "that; without blank lines between documents, every line is a document; the objective mlm needs "
-            "no pairs",
-            (long long)o->text->count);
+        return base_fail(BY_ERR_FORMAT,
+                         "sentence pairs require documents of two or more sentences, and none of the %lld "
+                         "has that; without blank lines between documents, every line is a document; the "
+                         "objective mlm needs no pairs",
+                         (long long)o->text->count);
     if (o->spec.kind == DATA_OBJECTIVE_NSP && o->rows[0].doc == o->rows[o->count - 1].doc)
         return base_fail(
             BY_ERR_FORMAT,
-            "next-sentence pairs require at least two documents of two or more sentences, and there "
-            "is only one; separate documents by blank lines, or use the objective mlm, which needs no pairs");
+            "next-sentence pairs require at least two documents of two or more sentences, and there is only "
+            "one; separate documents by blank lines, or use the objective mlm, which needs no pairs");
     return BY_OK;
 }
 

@@ -11,7 +11,7 @@ typedef struct data_parallel_item {
     const char *source; /* a file of lines, or a file with both texts */
     const char *target; /* NULL if source has both texts */
     const char *prefix; /* prepended to every source text; "": nothing */
-    const char *back;   /* prefix of the reverse direction; NULL: not wanted */
+    const char *back;   /* prefix of the reverse direction; NULL: no reverse direction */
 } data_parallel_item;
 
 typedef struct data_parallel_spec {

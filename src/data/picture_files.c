@@ -78,7 +78,7 @@ bool data_picture_set_is_idx(const char *path)
     FILE *f = base_input_open(path);
     const size_t n = f ? fread(b, 1, 4, f) : 0;
     base_input_close(f);
-    base_error_clear(); /* who opens the file next says what is wrong */
+    base_error_clear(); /* the error is reported on opening the file */
     return n == 4 && !b[0] && !b[1] && b[2] >= IDX_BYTES && b[2] <= IDX_DOUBLES && b[3] >= 1;
 }
 
@@ -90,8 +90,7 @@ static char *replace(const char *path, const char *from, const char *to)
     return at ? base_sprintf("%.*s%s%s", (int)(at - path), path, to, at + strlen(from)) : NULL;
 }
 
-/* The file of labels that belongs to a file of pictures, compressed or not; NULL: there is none. A heap
- * string. */
+/* The label file of a file of pictures, compressed or not, as a heap string, or NULL. */
 static char *find_labels(const char *path)
 {
     char *axes = replace(path, "idx3", "idx1");

@@ -370,7 +370,7 @@ void by_picture_set_free(by_picture_set *p)
     base_free(p);
 }
 
-/* ---- what it has ------------------------------------------------------------------------------- */
+/* ---- properties -------------------------------------------------------------------------------- */
 
 int64_t by_picture_set_count(const by_picture_set *p)
 {

@@ -1,5 +1,5 @@
-/* picture_set.h - inside datasets of pictures: what the readers of folders, lists, IDX and CIFAR files share. Files come from
- * outside: sizes are checked before memory is allocated. */
+/* picture_set.h - internals of picture datasets, shared by the readers of folders, lists, IDX and CIFAR
+ * files. Files are untrusted: sizes are checked before memory is allocated. */
 #ifndef BY_DATA_PICTURE_SET_H
 #define BY_DATA_PICTURE_SET_H
 
@@ -33,7 +33,7 @@ struct by_picture_set {
     int class_room;
     base_names *numbers; /* of the classes by name */
     bool named_classes, had_coarse,
-        had_list; /* what was read took spec.classes, spec.coarse, the names of columns */
+        had_list; /* whether spec.classes, spec.coarse and column names were used */
     uint64_t fingerprint;
 };
 
@@ -52,13 +52,14 @@ by_status data_picture_set_add_block(by_picture_set *p, const char *path, const 
                                      int64_t count, const uint8_t *labels);
 /* The number of a class, a new one if there is none of that name; -1 on failure. */
 int data_picture_set_class(by_picture_set *p, const char *name);
-/* Names `count` classes in this order: from spec.classes, from a file of the directory of `path`, or by their numbers. */
+/* Names `count` classes in this order: from spec.classes, from a file of the directory of `path`, or by their
+ * numbers. */
 by_status data_picture_set_name_classes(by_picture_set *p, const char *path, const char *file, int count);
 /* BY_ERR_FORMAT if `bytes` are more than may be held in memory, or than a file of this size can have. */
 by_status data_picture_set_check_bytes(const by_picture_set *p, const char *path, uint64_t bytes);
 
-/* An error if the spec of the sets has names of classes, superclasses or names of columns that neither set has use for.
- * other: a second set of the same spec, or NULL. */
+/* An error if the spec of the sets has names of classes, superclasses or names of columns that neither set
+ * has use for. other: a second set of the same spec, or NULL. */
 by_status data_picture_set_check_use(const by_picture_set *p, const by_picture_set *other);
 by_status data_picture_set_check_list(const by_picture_set *p); /* an error unless a list was read */
 

@@ -1,14 +1,15 @@
-/* plm.c - permutation language modelling (Yang et al. 2019). A row of T tokens has two halves, or parts of other lengths
- * if the spec says how many tokens are reused:
+/* plm.c - permutation language modelling (Yang et al. 2019). A row of T tokens has two halves, or parts of
+ * other lengths if the spec says how many tokens are reused:
  *
  *     T / 2 tokens of text | A <sep> B <sep> <cls>
  *
- * A goes on from the first half; B goes on from A or comes from anywhere. The text is split into columns. Row r of
- * consecutive steps reads consecutive first halves of its column, which is also what enters the model's memory. The
- * rows in the second half of a batch read the same columns from the end to the beginning.
+ * A continues the first half; B continues A or comes from elsewhere. The text is split into columns. Row r of
+ * consecutive steps reads consecutive first halves of its column, which is also what enters the model's
+ * memory. The rows in the second half of a batch read the same columns backwards.
  *
- * A share of the tokens, in spans, is predicted. The order of prediction is random within blocks of a half. Token t
- * may see token s if order[s] <= order[t], and predicts itself from those with order[s] < order[t]:
+ * A fraction of the tokens, in spans, is predicted. The order of prediction is random within blocks of a
+ * half. Token t may see token s if order[s] <= order[t], and predicts itself from those with order[s] <
+ * order[t]:
  *
  *     0               tokens of the first half that are not predicted
  *     1 + k           place k of the first half, where its token is predicted
@@ -78,17 +79,15 @@ by_status data_plm_plan(data_objective *o)
                          "%d reused tokens leave no room for two texts and their separators in rows of %d",
                          first_half(o), o->spec.seq);
     if (o->picks / 2 > tail_of(o) || o->picks - o->picks / 2 > first_half(o))
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "rows of %d tokens, %d of them reused, are too short for the objective \"plm\" with %d "
-            "predicted tokens",
-            o->spec.seq, first_half(o), o->picks);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "rows of %d tokens, %d of them reused, are too short for the objective \"plm\" with "
+                         "%d predicted tokens",
+                         o->spec.seq, first_half(o), o->picks);
     if (o->count > 0 && data_plm_steps(o) < 1)
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "%lld tokens are too few for batches of %d rows of %d tokens; use more text, fewer rows or "
-            "shorter rows",
-            (long long)o->total, o->spec.step_rows, o->spec.seq);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "%lld tokens are too few for batches of %d rows of %d tokens; use more text, fewer "
+                         "rows or shorter rows",
+                         (long long)o->total, o->spec.step_rows, o->spec.seq);
     return BY_OK;
 }
 
@@ -157,8 +156,8 @@ static by_status read_column(const data_objective *o, const place *p, int64_t fr
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* How many of the n tokens are A: one of the sentence ends, or all but one if there is none. In reversed text a
- * sentence ends with the token that began it. */
+/* The number of tokens of A out of n: up to a random sentence end, or all but one without one. In reversed
+ * text a sentence ends with its first token. */
 static int choose_end(const uint8_t *cuts, int n, bool reversed, base_rng *random, bool *found)
 {
     int count = 0;
@@ -195,7 +194,7 @@ static by_status put_tail(const data_objective *o, const place *p, base_rng *ran
     return BY_OK;
 }
 
-/* ---- what is predicted ----------------------------------------------------------------------- */
+/* ---- predicted tokens ------------------------------------------------------------------------ */
 
 static bool is_text(const data_objective *o, int32_t id)
 {
@@ -207,8 +206,9 @@ static bool begins_word(const data_objective *o, int32_t id)
     return is_text(o, id) && (!o->masker.marked || (o->masker.parts[id] & TOK_ID_BEGINS));
 }
 
-/* Chooses `goal` tokens of n, or all of the text if it has fewer, in spans of up to `longest` pieces that begin with a
- * word, each in a context that is 1 / share times as long; then single ones, until there are as many as wanted. */
+/* Chooses `goal` tokens of n, or all of the text if it has fewer, in spans of up to `longest` pieces that
+ * begin with a word, each in a context that is 1 / share times as long; then single tokens until the goal is
+ * reached. */
 static void choose(const data_objective *o, const int32_t *tokens, int n, bool reversed, int goal,
                    base_rng *random, uint8_t *chosen)
 {
@@ -244,7 +244,8 @@ static void choose(const data_objective *o, const int32_t *tokens, int n, bool r
 #undef TOKEN
 }
 
-/* The order of a half of n tokens: `first` for what is not predicted, then blocks from left to right. */
+/* The prediction order of a half of n tokens: `first` for tokens that are not predicted, then blocks from
+ * left to right. */
 static void put_order(const data_objective *o, const int32_t *tokens, const uint8_t *chosen, int n,
                       int32_t first, uint64_t random, int32_t *order)
 {

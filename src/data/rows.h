@@ -12,7 +12,8 @@ typedef struct data_rows_spec {
     bool windows;
     int overlap;  /* tokens that a window shares with the previous one */
     bool offsets; /* record the byte range of each token */
-    int teacher_segments; /* above 1, where the model tells no segments apart: batches have them as "teacher_segments" */
+    /* above 1 if the student has no segments: batches contain them as "teacher_segments" */
+    int teacher_segments;
     int together; /* consecutive examples that stay in one batch: choices. 0: 1 */
 } data_rows_spec;
 
@@ -71,12 +72,12 @@ typedef struct data_row_batch {
     int rows; /* without padding rows */
 } data_row_batch;
 by_status data_rows_batch(const data_rows *r, const int *rows, int count, int height, data_row_batch *out);
-/* The position of a row's first token in a batch of that length: 0, or past the padding where that stands before it. */
+/* The position of a row's first token in a batch of that length: 0, or after padding on the left. */
 int data_rows_start(const data_rows *r, int row, int seq);
 void data_row_batch_free(data_row_batch *b); /* the zero state is a no-op */
 
 /* Makes group g for inference. The height is rounded up to a power of two, so that the last group needs no
- * shape of its own. */
+ * separate shape. */
 by_status data_rows_group(const data_rows *r, const data_row_groups *groups, int g, int batch,
                           data_row_batch *out);
 

@@ -18,8 +18,9 @@ data_best data_best_none(void);
 void data_best_look(data_best *b, const data_rows *rows, int row, const float *start, const float *end,
                     int longest);
 
-/* The same for a model with a beam of starts: of each, `width` numbers as models.h (arch_beam_head) describes them. score is the sum of
- * the logarithms of the two probabilities. first: the position of the row's first token. */
+/* The same for a model with a beam of starts: of each, `width` numbers as models.h (arch_beam_head) describes
+ * them. score is the sum of the logarithms of the two probabilities. first: the position of the row's first
+ * token. */
 void data_best_look_beam(data_best *b, const data_rows *rows, int row, const float *beam, int starts,
                          int width, int first, int longest);
 /* How much more likely "no answer" is than the span. */
@@ -34,7 +35,7 @@ typedef struct data_answer_inputs {
 by_status data_answer_inputs_put(data_answer_inputs *a, const data_rows *rows, const int *list, int count,
                                  by_batch *b);
 
-/* The position in a row that stands for no answer: that of the token of the whole text. */
+/* The position in a row that represents "no answer": that of the classification token. */
 int data_none_place(const data_rows *rows, int row);
 
 #endif

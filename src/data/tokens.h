@@ -45,8 +45,8 @@ void data_shard_abort(data_shard_writer *w);                 /* or this; the zer
  * seq tokens, visited in the order of a seeded permutation that changes every epoch together with a random
  * shift of the cuts. Resuming is seeking.
  *
- * For models with a memory, the region is split into as many columns as a step has rows. Row r of consecutive steps
- * reads consecutive windows of column r. Every epoch begins at the top of the columns. */
+ * For models with a memory, the region is split into as many columns as a step has rows. Row r of consecutive
+ * steps reads consecutive windows of column r. Every epoch begins at the top of the columns. */
 typedef struct data_lm_batches {
     const data_tokens *tokens;
     int64_t begin, end;
@@ -55,7 +55,7 @@ typedef struct data_lm_batches {
     bool columns;
 } data_lm_batches;
 
-/* Whether no row of the step follows the same row of the step before: its memory is to be cleared. */
+/* Whether no row of the step continues the previous step, so that the memory must be cleared. */
 bool data_lm_batches_restart(const data_lm_batches *d, int64_t step);
 
 /* Checks that at least one window fits. */

@@ -1,4 +1,5 @@
-/* arpa_write.c - writes ARPA files (see arpa.c), plain or compressed. Threads turn n-grams into text, some thousands at a time. */
+/* arpa_write.c - writes ARPA files (see arpa.c), plain or compressed. Threads turn n-grams into text, some
+ * thousands at a time. */
 #include <errno.h>
 #include <math.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 enum { MOST_THREADS = 64, NUMBER = 24 /* characters of a number at most */ };
 
-/* What a thread has written. */
+/* The output of a thread. */
 typedef struct text {
     char *data;
     size_t size, room;

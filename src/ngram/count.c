@@ -58,7 +58,7 @@ static by_status push_word(corpus *c, const base_lines *l, const found_word *f)
                      ngram_words_name(c->job->vocabulary, id));
 }
 
-/* The next words of a line, FOUND at most; returns where to go on. */
+/* The next words of a line, at most FOUND; returns the position after them. */
 static size_t find_words(corpus *c, const base_lines *l, size_t at)
 {
     c->count = 0;
@@ -77,7 +77,7 @@ static size_t find_words(corpus *c, const base_lines *l, size_t at)
     return at;
 }
 
-/* All words of some are looked up at once, so that they wait for memory together. */
+/* Several words are looked up at once, to overlap memory latency. */
 static by_status push_words(corpus *c, const base_lines *l)
 {
     for (size_t at = 0; at < l->size;) {

@@ -56,16 +56,16 @@ by_status ngram_temporary_fail(const char *dir); /* by errno */
 
 enum { NGRAM_RECORD_WORDS = BY_NGRAM_MAX_ORDER + 2 }; /* u32 of a record at most */
 
-/* Sorts records by their first `words` u32, the first word first; equal records keep the order in which they came. It holds as many
- * records as the budget allows and writes sorted runs to a file when there are more. Records with equal words are merged where
- * there is a merge function. */
+/* Sorts records by their first `words` u32, the first word first; equal records keep the order in which they
+ * came. It holds as many records as the budget allows and writes sorted runs to a file when there are more.
+ * Records with equal words are merged where there is a merge function. */
 typedef struct ngram_sorter ngram_sorter;
 typedef struct ngram_sorter_spec {
     int words;
     size_t record; /* bytes; a multiple of 4 */
     size_t budget; /* bytes of memory */
     int threads;
-    void (*merge)(void *into, const void *from, int words); /* NULL: equal records stay apart */
+    void (*merge)(void *into, const void *from, int words); /* NULL: equal records are not merged */
     const char *dir;                                        /* for runs */
 } ngram_sorter_spec;
 ngram_sorter *ngram_sorter_new(const ngram_sorter_spec *spec);
@@ -99,8 +99,9 @@ by_status ngram_spool_next(ngram_spool *s, const void **records, size_t *count);
 
 /* ---- estimation (estimate.c, adjust.c, interpolate.c) -------------------------------------------------- */
 
-/* The numbers of an n-gram as the binary has them. A log10 probability is not positive: its sign bit says instead whether longer n-grams end
- * with this one. The lowest bit of a log10 weight says whether longer n-grams begin with it. */
+/* The numbers of an n-gram as the binary has them. A log10 probability is not positive: its sign bit says
+ * instead whether longer n-grams end with this one. The lowest bit of a log10 weight says whether longer
+ * n-grams begin with it. */
 typedef struct ngram_value {
     uint32_t probability, weight;
 } ngram_value;
@@ -151,15 +152,15 @@ typedef struct ngram_job {
 
 /* The highest bit of an adjusted count: the n-gram is pruned. */
 #define NGRAM_PRUNED (UINT64_C(1) << 63)
-/* Once in a while: says how far the stage is, and asks whether to stop. */
+/* Called periodically: reports progress of the stage, and polls for cancellation. */
 by_status ngram_report(const ngram_job *j, int64_t done);
 static inline by_status ngram_poll(const ngram_job *j, int64_t done)
 {
     return done & 0xffff ? BY_OK : ngram_report(j, done);
 }
 
-/* Bytes for what is held of one order, a share of the budget without the vocabulary, divided in proportion to the n-grams of
- * each order once they are known. */
+/* Bytes for one order: a share of the budget without the vocabulary, in proportion to the n-grams of each
+ * order once they are known. */
 size_t ngram_share(const ngram_job *j, double share, int n);
 
 /* Reads the corpora: job->counts and the vocabulary. */
@@ -168,16 +169,18 @@ by_status ngram_count(ngram_job *j, const char *const *files, int count);
 by_status ngram_adjust(ngram_job *j);
 /* Probabilities and back-off weights: j->entries. */
 by_status ngram_interpolate(ngram_job *j);
-/* Of smoothings other than Kneser-Ney: the probability of an n-gram, and the weight of a context of n words. `total` counts
- * all that follows the context. */
+/* Of smoothings other than Kneser-Ney: the probability of an n-gram, and the weight of a context of n words.
+ * `total` counts all that follows the context. */
 #define NGRAM_STUPID 0.4
 double ngram_relative_probability(const ngram_job *j, int n, double count, double total);
 double ngram_relative_weight(const ngram_job *j, int n, double total);
 #define NGRAM_NEVER -1e30f /* the logarithm of zero: finite, so that sums of it are no NaN */
 
-/* ---- the binary (image.c): header, unigrams, words, and for every higher order a hash table ------------- */
+/* ---- the binary (image.c): header, unigrams, words, and for every higher order a hash table
+ * ------------- */
 
-/* Offsets are in bytes from the start. Integers and floats are those of the machine, which the magic number checks. */
+/* Offsets are in bytes from the start. Integers and floats are those of the machine, which the magic number
+ * checks. */
 typedef struct ngram_header {
     char magic[8];
     uint32_t version, order, words;
@@ -225,7 +228,7 @@ static inline ngram_slot *ngram_slot_of(ngram_slot *table, uint64_t homes, uint6
     return s;
 }
 
-/* What a model is, besides its n-grams. */
+/* Properties of a model besides its n-grams. */
 typedef struct ngram_traits {
     by_smoothing smoothing;
     int tokens; /* 0: words */
@@ -257,7 +260,8 @@ by_status ngram_image_check(const ngram_header *h, size_t bytes);
 /* The words of the n-gram of order n in a slot that is not free. False if the tables are damaged. */
 bool ngram_image_words(const ngram_header *h, int n, uint64_t slot, uint32_t *words);
 
-/* ---- a binary from beginning to end (image_file.c) ------------------------------------------------------ */
+/* ---- a binary from beginning to end (image_file.c)
+ * ------------------------------------------------------ */
 
 /* An n-gram on its way into a table: sorted by part, it comes near its slot. */
 enum { NGRAM_PARTS_BITS = 11 };
@@ -272,7 +276,8 @@ by_status ngram_hash_put(ngram_job *j, int n, const uint32_t *reversed, ngram_va
 /* Writes j->entries[0] and j->hashed, and takes the latter. */
 by_status ngram_image_write(ngram_job *j, const char *path);
 
-/* ---- ARPA files (arpa.c, arpa_write.c) ------------------------------------------------------------------ */
+/* ---- ARPA files (arpa.c, arpa_write.c)
+ * ------------------------------------------------------------------ */
 
 by_status ngram_arpa_read(const char *path, const char *binary, ngram_image *out);
 
@@ -300,14 +305,15 @@ typedef struct ngram_image_walk {
 ngram_listing ngram_image_listing(ngram_image_walk *w);
 const ngram_header *ngram_model_header(const by_ngram *m);
 
-/* ---- queries (ngram_model.c) ---------------------------------------------------------------------------- */
+/* ---- queries (ngram_model.c)
+ * ---------------------------------------------------------------------------- */
 
 /* by_ngram_find in steps: all words of a line wait for memory together. */
 void ngram_fetch_word(const by_ngram *m, uint64_t hash);
 void ngram_fetch_name(const by_ngram *m, uint64_t hash);
 uint32_t ngram_find_hashed(const by_ngram *m, const char *word, size_t n, uint64_t hash);
-/* The keys of the n-grams that end with *last, keys[n - 2] for n words, and their slots from memory; there are order - 1 words
- * before it. */
+/* The keys of the n-grams that end with *last, keys[n - 2] for n words, and their slots from memory; there
+ * are order - 1 words before it. */
 void ngram_fetch(const by_ngram *m, const uint32_t *last, uint64_t *keys);
 /* by_ngram_score with these keys, or NULL; the states differ. */
 double ngram_look_up(const by_ngram *m, const by_ngram_state *from, uint32_t word, const uint64_t *keys,

@@ -26,7 +26,7 @@ bool ngram_is_binary(const char *path)
     return is;
 }
 
-/* Whether dir/config.json says that it is one. */
+/* Whether dir/config.json describes an n-gram model. */
 static bool is_folder(const char *dir)
 {
     char *path = base_path_join(dir, CONFIG);
@@ -46,7 +46,7 @@ bool by_ngram_is(const char *path)
         return base_file_exists(path) && (ngram_is_binary(path) || base_input_ends(path, ".arpa"));
     const bool is = is_folder(path);
     if (!is)
-        base_error_clear(); /* why a directory is none does not matter here */
+        base_error_clear(); /* the reason does not matter here */
     return is;
 }
 
@@ -109,7 +109,7 @@ static by_status write_config(const char *dir, const description *d)
     return s;
 }
 
-/* Whether dir holds what is no n-gram model: its name, or NULL. */
+/* The file of another kind of model in dir, or NULL. */
 static const char *find_other(const char *dir)
 {
     static const char *const names[] = {CONFIG, "owned.json",        "last",
@@ -144,8 +144,8 @@ static by_status prepare(const char *dir, bool overwrite)
     return BY_OK;
 }
 
-/* The binary, which is complete, takes its place; from the removal of an old config.json until the new one is
- * written the directory is no model. */
+/* Moves the complete binary into place. Between the removal of the old config.json and the writing of the new
+ * one, the directory is not a model. */
 static by_status place(const char *dir, const char *fresh, const by_tokenizer *t, const description *d)
 {
     char *config = base_path_join(dir, CONFIG), *binary = base_path_join(dir, BINARY);
@@ -163,7 +163,7 @@ static by_status place(const char *dir, const char *fresh, const by_tokenizer *t
     return s;
 }
 
-/* Where a binary is made before it takes its place: a name that is removed if its process is no more. */
+/* The temporary name of a binary; leftovers of dead processes are removed. */
 static char *fresh_name(const char *dir)
 {
     return base_sprintf("%s/" BINARY ".tmp-%ld", dir, (long)getpid());

@@ -20,7 +20,7 @@ static double share_of_tokens(const by_ngram *m, const by_ngram_state *state)
     double rest = pow(10, by_ngram_score(m, state, NGRAM_UNK, NULL, NULL));
     if (ngram_model_header(m)->eos < 0)
         rest += pow(10, by_ngram_score(m, state, NGRAM_EOS, NULL, NULL));
-    else /* the word of the end-of-text token itself never occurs; </s> stands for it */
+    else /* the word of the end-of-text token never occurs; </s> represents it */
         rest += pow(10, by_ngram_score(m, state, ngram_model_header(m)->eos + NGRAM_SPECIAL, NULL, NULL));
     return fmax(1 - rest, 1e-30);
 }

@@ -1,7 +1,8 @@
 /* sorter.c - external sorting of records of fixed size (see ngram.h).
  *
- * Records gather in one block, which is sorted when it is full (block.c) and written to a file as a run, if more records
- * come. Without a file the block itself is the result; otherwise reading merges all runs with a heap. */
+ * Records gather in one block, which is sorted when it is full (block.c) and written to a file as a run, if
+ * more records come. Without a file the block itself is the result; otherwise reading merges all runs with a
+ * heap. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -12,8 +13,8 @@ enum { READ_BYTES = 1 << 18, AHEAD = 16, FIRST_SLOTS = 12 /* bits */ };
 
 /* A sorted run in the file. */
 typedef struct run {
-    const char *at, *end; /* what is in memory: the next record first */
-    int64_t from, to;     /* what is still in the file, in bytes */
+    const char *at, *end; /* records in memory, the next one first */
+    int64_t from, to;     /* bytes left in the file */
     char *buffer;
 } run;
 
@@ -22,7 +23,7 @@ typedef struct slot {
     uint32_t record, hash; /* record + 1; 0: free */
 } slot;
 
-/* A record that waits until its slot has come from memory. */
+/* A record waiting for its slot to be fetched from memory. */
 typedef struct waiting {
     uint32_t hash;
     uint32_t record[NGRAM_RECORD_WORDS];
@@ -204,7 +205,8 @@ static slot *next_slot(const ngram_sorter *s, slot *at)
     return ++at == s->slots + s->slot_count ? s->slots : at;
 }
 
-/* Twice as many slots. They keep their order, so that this reads and writes memory from its beginning to its end. */
+/* Twice as many slots. They keep their order, so that this reads and writes memory from its beginning to its
+ * end. */
 static by_status grow_slots(ngram_sorter *s)
 {
     const size_t before = s->slot_count;
@@ -256,7 +258,8 @@ static by_status settle(ngram_sorter *s)
     return BY_OK;
 }
 
-/* A record waits in a queue: half of it until its slot is there, the other half until the record in that slot is. */
+/* A record waits in a queue: half of it until its slot is there, the other half until the record in that slot
+ * is. */
 by_status ngram_sorter_count(ngram_sorter *s, const void *record)
 {
     if (s->queued - s->taken == AHEAD)
