@@ -283,7 +283,7 @@ static void test_lists(void **state)
     by_picture_set_free(p);
     const char *missing = write_text("list/y.csv", "a.png,x\nnone.png,y\n");
     assert_fails(missing, BY_EXAMPLE_IMAGE_CLASSIFY, "y.csv, line 2: ");
-    assert_fails(missing, BY_EXAMPLE_IMAGE_CLASSIFY, "none.png: there is no such file");
+    assert_fails(missing, BY_EXAMPLE_IMAGE_CLASSIFY, "none.png: no such file");
     assert_fails(in_root("nothing"), BY_EXAMPLE_IMAGE, "nothing");
 }
 

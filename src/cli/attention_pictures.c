@@ -211,7 +211,7 @@ static by_status draw(job *j)
         "principal components of the patch embedding, the strongest first"};
     char *title = base_sprintf("%s: %s", j->k->name, titles[j->k->show]);
     char *subtitle = below[j->k->show]     ? base_strdup(below[j->k->show])
-                     : j->maps.text.tokens ? base_sprintf("each word of the caption, where it looked")
+                     : j->maps.text.tokens ? base_sprintf("each word of the caption, where the model looks")
                      : j->k->pixel
                          ? base_sprintf("%s, from the patch of pixel %s", j->k->picture, j->k->pixel)
                          : base_sprintf("%s, from the class token", j->k->picture);

@@ -46,8 +46,8 @@ static void print_text(const cli_picture_evaluation *e, const by_image_result *r
            cli_counted(r->pictures, "picture").s, r->seconds, (double)r->pictures / r->seconds,
            100 * r->wait);
     if (r->left_out)
-        printf("left out, as they fill no batch: %lld of %lld (--batch-size)\n", (long long)r->left_out,
-               (long long)(r->pictures + r->left_out));
+        printf("not evaluated: %lld of %lld, which do not fill a batch (--batch-size)\n",
+               (long long)r->left_out, (long long)(r->pictures + r->left_out));
     if (!e->per_class || !r->classes)
         return;
     printf("%-24s %8s %9s %9s %9s\n", "class", "pictures", "precision", "recall", "F1");

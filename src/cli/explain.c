@@ -89,9 +89,9 @@ static void print_sample(const by_tokenizer *t, const by_explanation *why)
         if (c->share > 0)
             printf("  = %.2f %%", 100 * (double)c->share);
         if (chosen && why->draw < 0)
-            printf("  ◂ the likeliest of %d left", why->left);
+            printf("  ◂ the most likely of %d left", why->left);
         else if (chosen)
-            printf("  ◂ drawn among %d left (%.4f)", why->left, why->draw);
+            printf("  ◂ sampled from %d left (%.4f)", why->left, why->draw);
         printf("%s\n", PLAIN);
     }
 }
@@ -109,7 +109,7 @@ static void print_fate(const by_candidate *c, int *next)
 {
     switch (c->fate) {
     case BY_FATE_CHOSEN:
-        printf("  ◂ goes on as %d", ++*next);
+        printf("  ◂ continues as %d", ++*next);
         break;
     case BY_FATE_FINISHED:
         printf("  ◂ finished, score %.4f", (double)c->score);

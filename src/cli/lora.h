@@ -20,11 +20,10 @@ typedef struct cli_adapter_words {
              "train factors of outputs and inputs (IA3): targets as for --lora, feedforward=NAMES (targets " \
              "whose inputs are scaled), save=MODULES"},                                                      \
         {CLI_AT(type, member.prefix), .name = "prefix-tuning", .value = "N",                                 \
-         .help = "train keys and values of N positions that stand before every text (decoders)"},            \
+         .help = "train keys and values of N positions before every text (decoders)"},                       \
     {                                                                                                        \
         CLI_AT(type, member.prompt), .name = "prompt-tuning", .value = "N",                                  \
-                                     .help = "train embeddings of N positions that stand before every text " \
-                                             "(decoders)"                                                    \
+                                     .help = "train embeddings of N positions before every text (decoders)"  \
     }
 
 typedef struct cli_lora {

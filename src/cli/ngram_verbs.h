@@ -91,8 +91,7 @@ typedef struct cli_ngram_score {
 } cli_ngram_score;
 int cli_ngram_scores(const cli_ngram_score *s);
 
-/* ---- mixing an n-gram model with a neural model
- * --------------------------------------------------------- */
+/* ---- mixing an n-gram model with a neural model ------------------------------------------------------- */
 
 typedef struct cli_mix_options {
     const char *path; /* NULL: there is none */

@@ -326,7 +326,7 @@ static int run(int argc, char **argv)
 
 const cli_verb cli_attention = {
     .name = "attention",
-    .summary = "draw what each attention head looks at",
+    .summary = "draw the attention weights of each head",
     .args = "MODEL [INPUT]",
     .description = "Draws the attention weights of a text: one large map of a layer with token labels, and "
                    "below it a small map of every head. The caption of a head names where most of its weight "

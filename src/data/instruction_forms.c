@@ -5,8 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- objects
- * ---------------------------------------------------------------------------------------------- */
+/* ---- objects ------------------------------------------------------------------------------------------ */
 
 static const chat_value *member(const chat_value *o, const char *key)
 {
@@ -59,8 +58,7 @@ static bool is_answer(const chat_value *message)
     return role && chat_is_text(role, "assistant");
 }
 
-/* ---- scripts
- * ------------------------------------------------------------------------------------------------ */
+/* ---- scripts ------------------------------------------------------------------------------------------ */
 
 void data_script_free(data_script *s)
 {
@@ -102,8 +100,7 @@ static by_status plain(const data_instructions *x, const chat_value *prompt, con
     return add_span(out, prompt && !x->spec.learn_prompts ? prompt->size : 0, out->text.size);
 }
 
-/* ---- conversations
- * ------------------------------------------------------------------------------------------ */
+/* ---- conversations ------------------------------------------------------------------------------------ */
 
 /* Shared by all renderings of an object. */
 typedef struct dialog {
@@ -243,8 +240,7 @@ static by_status prompted(const data_instructions *x, dialog *d, const chat_valu
     return s == BY_OK ? add_span(out, start, out->text.size) : s;
 }
 
-/* ---- forms
- * --------------------------------------------------------------------------------------------------- */
+/* ---- forms -------------------------------------------------------------------------------------------- */
 
 /* A prompt and an answer are both texts or both messages. A text as answer to messages becomes one. */
 static by_status pair_script(const data_instructions *x, chat_heap *h, const chat_value *o,
@@ -391,8 +387,7 @@ static by_status tuning_script(const data_instructions *x, chat_heap *h, const c
                         "\"conversations\" or \"text\"");
 }
 
-/* ---- preferences
- * ------------------------------------------------------------------------------------------------ */
+/* ---- preferences -------------------------------------------------------------------------------------- */
 
 static bool is_same(const chat_value *a, const chat_value *b);
 

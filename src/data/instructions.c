@@ -7,8 +7,7 @@
 
 #define FILE_LIMIT ((size_t)4 << 30)
 
-/* ---- sequences
- * ---------------------------------------------------------------------------------------------- */
+/* ---- sequences ---------------------------------------------------------------------------------------- */
 
 static by_status reserve(data_instructions *x, size_t extra)
 {
@@ -117,8 +116,7 @@ static by_status add_object(data_instructions *x, chat_heap *h, const chat_value
     return s;
 }
 
-/* ---- the file
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the file ----------------------------------------------------------------------------------------- */
 
 typedef struct cursor {
     const char *text;
@@ -196,8 +194,7 @@ static by_status read_file(data_instructions *x)
     return s;
 }
 
-/* ---- open and close
- * ------------------------------------------------------------------------------------------------ */
+/* ---- open and close ----------------------------------------------------------------------------------- */
 
 static bool reads_documents(const by_model *m)
 {
@@ -254,9 +251,7 @@ void data_instructions_close(data_instructions *x)
     *x = (data_instructions){0};
 }
 
-/* ---- parts
- *
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- parts -------------------------------------------------------------------------------------------- */
 
 /* An empty list like x. */
 static by_status start_like(const data_instructions *x, data_instructions *out)
@@ -367,9 +362,7 @@ by_status data_instructions_mismatch(const data_instructions *x, data_instructio
     return data_instructions_arrange(out);
 }
 
-/* ---- words
- *
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- words -------------------------------------------------------------------------------------------- */
 
 void data_instructions_describe(const data_instructions *x, base_buf *out)
 {
@@ -389,5 +382,5 @@ void data_instructions_describe(const data_instructions *x, base_buf *out)
     if (x->shortened)
         base_buf_printf(out, "; %d shortened to %d tokens", x->shortened, x->spec.limit);
     if (x->left_out)
-        base_buf_printf(out, "; %d left out: nothing to learn", x->left_out);
+        base_buf_printf(out, "; %d skipped: no tokens to learn", x->left_out);
 }

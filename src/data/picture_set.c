@@ -45,7 +45,7 @@ by_status data_picture_set_add(by_picture_set *p, const char *path, const char *
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return base_fail(BY_ERR_IO, "%s: %s", path,
-                         access(path, F_OK) != 0 ? "there is no such file" : "it is not a regular file");
+                         access(path, F_OK) != 0 ? "no such file" : "not a regular file");
     data_picture *x = append(p);
     if (!x)
         return BY_ERR_MEMORY;
@@ -309,7 +309,7 @@ static by_status open_paths(by_picture_set *p, const char *const *paths, int cou
     for (int i = 0; i < count; i++)
         BY_TRY(base_dir_exists(paths[i]) ? open_directory(p, paths[i]) : open_file(p, paths[i]));
     if (p->count == 0)
-        return base_fail(BY_ERR_FORMAT, "%s: there are no pictures", count ? paths[0] : "the dataset");
+        return base_fail(BY_ERR_FORMAT, "%s: no pictures found", count ? paths[0] : "the dataset");
     return p->n_blocks ? BY_OK : sort_classes(p);
 }
 

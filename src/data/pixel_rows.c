@@ -1,11 +1,12 @@
-/* pixel_rows.c - rows that are pictures: as many tokens of a stream as a picture has, each row one of them. */
+/* pixel_rows.c - rows that are pictures: as many tokens of a stream as a picture has, each row one of
+ * them. */
 #include "data/objective_row.h"
 
 data_objective *data_objective_new_pixels(const data_lm_batches *d, int start)
 {
     const int64_t count = d->seq > 0 ? (d->end - d->begin) / d->seq : 0;
     if (count < 1) {
-        base_fail(BY_ERR_FORMAT, "there are no pictures");
+        base_fail(BY_ERR_FORMAT, "the data hold less than one picture");
         return NULL;
     }
     data_objective *o = base_alloc_zero(1, sizeof *o);

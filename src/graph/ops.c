@@ -14,7 +14,7 @@ by_status gr_mismatch(const gr_node *n, const char *wanted)
         if (n->in[i])
             base_buf_printf(&text, "%s%s %s", text.size ? ", " : "", gr_tensor_label(n->in[i]),
                             gr_shape_text(n->in[i], shape, sizeof shape));
-    base_fail(BY_ERR_ARGUMENT, "wants %s; has %s", wanted, text.data ? text.data : "nothing");
+    base_fail(BY_ERR_ARGUMENT, "expected %s; got %s", wanted, text.data ? text.data : "nothing");
     base_buf_free(&text);
     return BY_ERR_ARGUMENT;
 }
@@ -366,7 +366,7 @@ static by_status gr_infer_top(gr_node *n)
     const int64_t k = ((const gr_top_attr *)n->attr)->k;
     if (x->rank != 2 || !by_dtype_is_float(x->type) || k < 1 || k > BY_TOP_MAX || k > x->dim[1] ||
         x->dim[1] > INT32_MAX)
-        return mismatch(n, "logits (R, V) of which 1 to 128, and no more than V, are asked for");
+        return mismatch(n, "logits (R, V) and a k from 1 to 128, at most V");
     BY_TRY(gr_set_output(n, 0, gr_acc_type(x->type), 2, (int64_t[]){x->dim[0], k}));
     BY_TRY(gr_set_output(n, 1, BY_I32, 2, (int64_t[]){x->dim[0], k}));
     return gr_set_output(n, 2, gr_acc_type(x->type), 1, x->dim);

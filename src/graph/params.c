@@ -203,7 +203,7 @@ static bool has_param(const by_params *p, int i)
 by_status by_params_set_type(by_params *p, int i, by_dtype type)
 {
     if (!has_param(p, i))
-        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d", i);
+        return base_fail(BY_ERR_ARGUMENT, "no parameter %d", i);
     gr_param_info *info = &p->list[i];
     const int64_t cols = info->rank ? info->dim[info->rank - 1] : 1;
     if (p->frozen)
@@ -237,7 +237,7 @@ void gr_params_find_weights(by_params *p, const by_graph *g)
 by_status by_params_set_rate(by_params *p, int i, double scale)
 {
     if (!has_param(p, i))
-        return base_fail(BY_ERR_ARGUMENT, "there is no parameter %d", i);
+        return base_fail(BY_ERR_ARGUMENT, "no parameter %d", i);
     gr_param_info *info = &p->list[i];
     if (info->fixed)
         return BY_OK;

@@ -92,8 +92,7 @@ bool model_in_body(const by_model *m, const char *name);
 /* Whether padding has a position of its own, the one before the first of a text. */
 bool model_pads_apart(const by_model *m);
 
-/* ---- before the parameters are frozen (rates.c)
- * --------------------------------------------------------- */
+/* ---- before the parameters are frozen (rates.c) ------------------------------------------------------- */
 
 /* Set learning-rate factors and storage types from the spec. Call before by_params_freeze. */
 by_status model_prepare(by_model *m, const by_model_spec *spec);

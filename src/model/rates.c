@@ -120,7 +120,7 @@ static by_status find_frozen(const by_model *m, const char *freeze, frozen *f)
         n = layers;
     else if (end == freeze || *end || n < 0 || n > layers)
         return base_fail(BY_ERR_ARGUMENT,
-                         "what is to be frozen is \"embeddings\", \"body\", \"weights\", \"but:NAMES\" or a "
+                         "parameters to freeze are \"embeddings\", \"body\", \"weights\", \"but:NAMES\" or a "
                          "number of layers up to %d, not \"%s\"",
                          layers, freeze);
     f->depth = (int)n + 1;

@@ -176,8 +176,7 @@ double ngram_relative_probability(const ngram_job *j, int n, double count, doubl
 double ngram_relative_weight(const ngram_job *j, int n, double total);
 #define NGRAM_NEVER -1e30f /* the logarithm of zero: finite, so that sums of it are no NaN */
 
-/* ---- the binary (image.c): header, unigrams, words, and for every higher order a hash table
- * ------------- */
+/* ---- the binary (image.c): header, unigrams, words, and for every higher order a hash table ----------- */
 
 /* Offsets are in bytes from the start. Integers and floats are those of the machine, which the magic number
  * checks. */
@@ -260,8 +259,7 @@ by_status ngram_image_check(const ngram_header *h, size_t bytes);
 /* The words of the n-gram of order n in a slot that is not free. False if the tables are damaged. */
 bool ngram_image_words(const ngram_header *h, int n, uint64_t slot, uint32_t *words);
 
-/* ---- a binary from beginning to end (image_file.c)
- * ------------------------------------------------------ */
+/* ---- a binary from beginning to end (image_file.c) ---------------------------------------------------- */
 
 /* An n-gram on its way into a table: sorted by part, it comes near its slot. */
 enum { NGRAM_PARTS_BITS = 11 };
@@ -276,8 +274,7 @@ by_status ngram_hash_put(ngram_job *j, int n, const uint32_t *reversed, ngram_va
 /* Writes j->entries[0] and j->hashed, and takes the latter. */
 by_status ngram_image_write(ngram_job *j, const char *path);
 
-/* ---- ARPA files (arpa.c, arpa_write.c)
- * ------------------------------------------------------------------ */
+/* ---- ARPA files (arpa.c, arpa_write.c) ---------------------------------------------------------------- */
 
 by_status ngram_arpa_read(const char *path, const char *binary, ngram_image *out);
 
@@ -305,8 +302,7 @@ typedef struct ngram_image_walk {
 ngram_listing ngram_image_listing(ngram_image_walk *w);
 const ngram_header *ngram_model_header(const by_ngram *m);
 
-/* ---- queries (ngram_model.c)
- * ---------------------------------------------------------------------------- */
+/* ---- queries (ngram_model.c) -------------------------------------------------------------------------- */
 
 /* by_ngram_find in steps: all words of a line wait for memory together. */
 void ngram_fetch_word(const by_ngram *m, uint64_t hash);

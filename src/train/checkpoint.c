@@ -432,8 +432,8 @@ by_status train_checkpoint_find(train_folder *f, char **dir)
         s = newest_whole(f, INT64_MAX, &found, &seen);
         if (s == BY_OK && found.name[0]) {
             *dir = base_path_join(f->out, found.name);
-            train_folder_warn(f, "%s is not usable (%s): going on from %s, the newest whole checkpoint", last,
-                              reason ? reason : "missing", found.name);
+            train_folder_warn(f, "%s is not usable (%s): continuing from %s, the newest complete checkpoint",
+                              last, reason ? reason : "missing", found.name);
         } else if (s == BY_OK && seen > 0) {
             s = none_whole(f, reason ? reason : "missing");
         }

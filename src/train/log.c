@@ -22,7 +22,7 @@ struct train_log {
 /* A file that cannot be written does not end a run. */
 static void give_up(train_log *l, const char *what)
 {
-    train_folder_warn(l->folder, "%s; training goes on without %s", by_error_message(), what);
+    train_folder_warn(l->folder, "%s; training continues without %s", by_error_message(), what);
     base_error_clear();
 }
 

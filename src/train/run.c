@@ -514,7 +514,7 @@ static void describe(const train_run *r)
     int64_t empty, longer;
     data_objective_dropped(r->data.rows, &empty, &longer);
     if (empty || longer)
-        base_buf_printf(&note, "; left out: %lld pairs with an empty side, %lld longer than %d tokens",
+        base_buf_printf(&note, "; skipped: %lld pairs with an empty side, %lld longer than %d tokens",
                         (long long)empty, (long long)longer, r->spec.seq);
     base_buf_printf(&note, "; %lld steps (%.3g epochs)", (long long)r->spec.steps,
                     (double)r->spec.steps / epoch_steps(r));

@@ -41,8 +41,7 @@ static chat_value member(const chat_value *v, const char *key)
     return there ? *there : chat_none();
 }
 
-/* ---- one conversation
- * --------------------------------------------------------------------------------------- */
+/* ---- one conversation --------------------------------------------------------------------------------- */
 
 /* Special tokens and the conversation's own variables. */
 static by_status join_variables(chat_record *k, const chat_value *own, chat_value *out)
@@ -128,8 +127,7 @@ static by_status compare(chat_record *k, const chat_pair *expected)
     return s == BY_ERR_MEMORY ? s : BY_OK;
 }
 
-/* ---- the case
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the case ----------------------------------------------------------------------------------------- */
 
 static by_chat *open_template(const chat_record *k, const char *file)
 {

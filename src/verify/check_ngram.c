@@ -79,8 +79,7 @@ static by_status estimate(ngram_case *n, const char *corpus, const by_ngram_spec
     return s;
 }
 
-/* ---- the n-grams
- * ---------------------------------------------------------------------------------------- */
+/* ---- the n-grams -------------------------------------------------------------------------------------- */
 
 /* One line "p<tab>words[<tab>b]" of order k: the difference, or infinity if there is no such n-gram. */
 static double line_error(const ngram_case *n, int k, char *text)
@@ -132,8 +131,7 @@ static by_status compare_arpa(const ngram_case *n)
     return s;
 }
 
-/* ---- scores
- * ----------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------- */
 
 /* Scores the words of a sentence and </s> against [log10, length, unknown] each. */
 static double words_error(const ngram_case *n, const char *text, const cJSON *words)
@@ -232,8 +230,7 @@ static void compare_sums(const ngram_case *n)
     say(n, "sum", worst, SUM_BOUND, NULL);
 }
 
-/* ---- the case
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the case ----------------------------------------------------------------------------------------- */
 
 static by_status check_estimate(ngram_case *n)
 {

@@ -103,18 +103,18 @@ part whole
 copy() { rm -rf run && cp -a whole run; }
 goes_on() { train run && same run && [ "$(readlink run/last)" = checkpoint-000012 ] && says "$1"; }
 copy && rm run/last
-check "no last: the newest whole checkpoint" goes_on "going on from checkpoint-000008"
+check "no last: the newest whole checkpoint" goes_on "continuing from checkpoint-000008"
 copy && find run -type l -delete
-check "a copy without links" goes_on "going on from checkpoint-000008"
+check "a copy without links" goes_on "continuing from checkpoint-000008"
 rm -rf run && cp -rL whole run
 check "a copy with directories for links" goes_on "12 steps\|4 steps"
 check "they are links again" [ -L run/best ]
 rm -rf run && cp -rL whole run && rm -r run/checkpoint-*
 check "a copy of last and best alone" eval 'train run && same run'
 copy && rm run/last/trainer_state.json
-check "a lost state: the checkpoint before" goes_on "trainer_state.json.*going on from checkpoint-000006"
+check "a lost state: the checkpoint before" goes_on "trainer_state.json.*continuing from checkpoint-000006"
 copy && truncate -s 40 run/last/trainer_state.json
-check "half a state: the checkpoint before" goes_on "going on from checkpoint-000006"
+check "half a state: the checkpoint before" goes_on "continuing from checkpoint-000006"
 copy && rm run/checkpoint-*/trainer_state.json
 check "no state at all: nothing is touched" refused "no checkpoint is complete" run
 check "--overwrite is the way out" eval 'train run --overwrite && same run'
@@ -126,7 +126,7 @@ flip() { # FILE OFFSET: change one byte
 }
 copy && flip run/last/model.safetensors $(($(stat -c %s run/last/model.safetensors) - 5))
 check "a damaged weight is named" refused 'model.safetensors: tensor ".*damaged.*remove run/checkpoint-000008' run
-check "and the advice works" eval 'rm -r run/checkpoint-000008 && goes_on "going on from checkpoint-000006"'
+check "and the advice works" eval 'rm -r run/checkpoint-000008 && goes_on "continuing from checkpoint-000006"'
 copy && flip run/last/optimizer.safetensors $(($(stat -c %s run/last/optimizer.safetensors) - 5))
 check "a damaged moment is named" refused 'optimizer.safetensors: tensor "moment.*damaged' run
 
@@ -134,7 +134,7 @@ check "a damaged moment is named" refused 'optimizer.safetensors: tensor "moment
 
 copy && rm run/metrics.jsonl run/loss.svg && mkdir run/metrics.jsonl run/loss.svg
 check "no metrics and no curve: a warning each, and the same model" eval '
-    train run && same run && [ "$(grep -c "training goes on without" log)" -eq 2 ]'
+    train run && same run && [ "$(grep -c "training continues without" log)" -eq 2 ]'
 
 # ---- folders of older versions ---------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ run generate "$tmp/run" --threads 1 --prompt "the quick" -n 5 --greedy --force-f
 check generate-forced works '^the quickj...z$'
 run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --seed 3 --explain
 check generate-explain works '^step 3$'
-check generate-explain-why works '▸ .*◂ drawn among'
+check generate-explain-why works '▸ .*◂ sampled from'
 run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain
 check generate-explain-beams works 'ends: the greatest length is reached'
 run generate "$tmp/run" --threads 1 --prompt "the" -n 3 --beams 2 --explain --json

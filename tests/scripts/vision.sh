@@ -168,7 +168,7 @@ run train --model clip --data pairs.tsv --eval-data pairs.tsv --image-size 16 --
 check pairs-are-learned works '"accuracy":1'
 check no-tokens-of-published-models eval '! grep -q 4940 both/best/config.json && ! grep -q 50256 told/best/config.json'
 run eval both --data pairs.tsv --batch-size 2 --threads 1
-check pairs-beyond-whole-batches-are-counted works '^left out, as they fill no batch: 1 of 3'
+check pairs-beyond-whole-batches-are-counted works '^not evaluated: 1 of 3, which do not fill a batch'
 run train --model clip --data pairs.tsv --image-size 16 --patch 4 --layers 1 --heads 2 --width 32 --batch-size 3 --max-steps 1 \
     --tokenizer both --threads 1 --quiet --out borrowed
 check tokenizer-of-a-run cmp both/best/tokenizer.json borrowed/last/tokenizer.json
@@ -187,7 +187,7 @@ run attention both . -o look.png --threads 1
 check a-directory-has-pictures works 'patches'
 for verb in attention embed; do
     run $verb both "no such picture.png" --threads 1
-    check $verb-of-a-missing-picture fails 1 'no such picture.png: there is no such file'
+    check $verb-of-a-missing-picture fails 1 'no such picture.png: no such file'
 done
 run embed both positions.png --search . --threads 1
 check search-by-one-picture fails 1 'expected one picture or text, not'
