@@ -1,4 +1,5 @@
-/* align_policy.h - reinforcement learning for text: how answers are sampled, rewarded and learned from. Part of align_run.h. */
+/* align_policy.h - reinforcement learning for text: settings of sampling, rewards and updates. Part of
+ * align_run.h. */
 #ifndef BANYAN_ALIGN_POLICY_H
 #define BANYAN_ALIGN_POLICY_H
 
@@ -11,44 +12,47 @@ extern "C" {
 
 /* ---- rewards ---------------------------------------------------------------------------------- */
 
-/* An answer to judge. The texts are NUL-terminated UTF-8 and borrowed for the call. */
+/* An answer to score. The texts are NUL-terminated UTF-8 and valid during the call. */
 typedef struct by_judged {
-    const char *prompt;   /* of a conversation: what its last message says */
+    const char *prompt;   /* of a conversation, the content of its last message */
     const char *answer;   /* without the end token and without the stop string that ended it */
     const char *expected; /* "answer" of the data, or NULL */
-    const char *messages; /* of a conversation: a JSON list of what precedes the answer; otherwise NULL */
+    /* of a conversation, a JSON list of the messages before the answer; otherwise NULL */
+    const char *messages;
 } by_judged;
 
-/* Writes the rewards of `count` answers. A reward that is not finite is an error. A failure ends the run. */
+/* Writes the rewards of `count` answers. Rewards must be finite. A failure ends the run. */
 typedef by_status (*by_reward_fn)(void *user, const by_judged *answers, int count, float *rewards);
 
 /* One source of rewards. `what` is one of
- *   exact             1 if the answer is the data's, without spaces around both
- *   arithmetic        1 if the last number of the answer is that of the data's answer, or else the value of the expression
- *                     in the prompt
+ *   exact             1 if the answer equals the one in the data, ignoring surrounding spaces
+ *   arithmetic        1 if the last number of the answer equals that of the data's answer, or else the value of the
+ *                     expression in the prompt
  *   sorted            1 if the answer has the numbers or words of the prompt in ascending order; sorted:partial: the share
- *                     of places with the right one
- *   json              1 if the answer is one JSON value
+ *                     of positions with the correct item
+ *   json              1 if the answer is a single JSON value
  *   regex:PATTERN     1 if the expression (PCRE) matches somewhere in the answer
- *   length:N          1 for N characters, falling to 0 at none and at 2 N
+ *   length:N          1 for N characters, falling to 0 at 0 and at 2 N
  *   command:COMMAND   the number that a shell command prints for a line with the answer (docs/POLICY.md)
- *   model:DIR         what a classifier makes of prompt and answer: see by_judging
- * With NULL, `call` is called. */
+ *   model:DIR         the score of a classifier for prompt and answer: see by_judging
+ * If NULL, `call` computes the rewards. */
 typedef struct by_reward_source {
     const char *what;
     by_reward_fn call;
     void *user;
-    const char *name; /* in logs; NULL: what precedes the colon, or "callback" */
+    const char *name; /* in logs; NULL: the part of `what` before the colon, or "callback" */
     double weight;    /* in the sum of all sources; 0: 1 */
 } by_reward_source;
 
-/* How models and commands judge. Members that are zero mean the default. */
+/* How models and commands score answers. Zero members mean the default. */
 typedef struct by_judging {
-    /* of a classifier: the reward is the probability of this label. NULL: it has one label, whose number is the reward */
+    /* of a classifier: the reward is the probability of this label. NULL: it has one label, whose number is
+     * the reward */
     const char *label;
     bool logit;        /* the log-odds of that probability instead */
     bool answer_alone; /* the classifier reads the answer without the prompt */
-    bool text; /* commands read the answer as a line of text; otherwise a JSON object with prompt, answer, expected */
+    /* commands read the answer as a line of text; otherwise a JSON object with prompt, answer, expected */
+    bool text;
     int processes;          /* of each command, side by side; 0: one per CPU core, at most 4 */
     double seconds;         /* for an answer; 0: 10 */
     int retries;            /* of an answer after a failure, each with a new process; 0: 2, negative: none */
@@ -57,7 +61,7 @@ typedef struct by_judging {
 
 /* ---- runs --------------------------------------------------------------------------------------- */
 
-/* The losses of GRPO: docs/ALIGN.md. */
+/* The losses of GRPO (docs/ALIGN.md). */
 typedef enum by_grpo_kind {
     BY_GRPO_DAPO,  /* a mean over all tokens of the step */
     BY_GRPO_GRPO,  /* over the tokens of each answer, then over answers */
@@ -71,10 +75,11 @@ typedef enum by_grpo_kind {
 BY_API const char *by_grpo_name(by_grpo_kind kind); /* "dapo", ... */
 BY_API bool by_grpo_find(const char *name, by_grpo_kind *out);
 
-/* What PPO, GRPO, RLOO and REINFORCE need beyond by_align_spec, whose `batch` and `accumulate` count prompts. Each step samples
- * answers to batch * accumulate prompts, judges them, and learns from them. by_align_spec.beta weighs the divergence from the
- * reference, in the loss of GRPO and in the rewards otherwise; 0: there is no reference. by_align_defaults sets it, to 0 for GRPO and to
- * 0.05 otherwise. Members of this struct that are zero mean the default. */
+/* Settings of PPO, GRPO, RLOO and REINFORCE beyond by_align_spec, whose `batch` and `accumulate` count
+ * prompts. Each step samples answers to batch * accumulate prompts, scores them, and updates the policy.
+ * by_align_spec.beta is the weight of the divergence from the reference, in the loss for GRPO and in the
+ * rewards otherwise; with 0 there is no reference. by_align_defaults sets it to 0 for GRPO and to 0.05
+ * otherwise. Zero members of this struct mean the default. */
 typedef struct by_policy_run {
     const by_reward_source *rewards; /* at least one */
     int reward_count;
@@ -85,7 +90,7 @@ typedef struct by_policy_run {
     double temperature; /* 0: 1, PPO 0.7 */
     int top_k;
     double top_p;
-    const char *const *stops; /* an answer ends after one of these strings, too */
+    const char *const *stops; /* strings that also end an answer */
     int stop_count;
     /* updates */
     by_grpo_kind loss;
@@ -98,16 +103,16 @@ typedef struct by_policy_run {
     bool normalize;      /* RLOO: advantages to mean 0 and variance 1 over the answers of the step */
     bool mask_truncated; /* answers without an end are not learned from */
     /* PPO */
-    const char *value_model;    /* directory that the critic starts from; NULL: that of the policy */
-    double value_rate;          /* learning rate of the critic; 0: that of the policy */
+    const char *value_model;    /* directory of the critic's initial model; NULL: the policy's */
+    double value_rate;          /* learning rate of the critic; 0: the policy's */
     double value_weight;        /* of its loss; 0: 0.1 */
     double value_clip;          /* 0: 0.2 */
     double gamma, lambda;       /* 0: 1 and 0.95 */
     bool whiten_rewards, third; /* see by_gae_spec */
     double missing_eos_penalty; /* subtracted from the score of an answer without an end */
-    double kl_target;  /* adapt beta so that the divergence of an answer becomes this; 0: beta is fixed */
-    double kl_horizon; /* answers in which it does; 0: 10000 */
-    bool greedy_eval;  /* evaluations take the likeliest answer; otherwise one sampled like the others */
+    double kl_target;  /* target of the divergence of an answer, to which beta adapts; 0: beta is fixed */
+    double kl_horizon; /* horizon of that adaptation in answers; 0: 10000 */
+    bool greedy_eval;  /* evaluations decode greedily; otherwise they sample as in training */
     /* samples.jsonl in the run folder */
     int sample_every; /* steps; 0: 10, negative: never */
     int sample_count; /* answers each time; 0: 4 */

@@ -1,5 +1,6 @@
-/* align_run.h - whole runs of alignment: instruction tuning, preferences, reward models, and reinforcement learning from rewards.
- * The losses are those of align.h; data, run folders, resuming and logs are those of training (train.h). docs/ALIGN.md. */
+/* align_run.h - whole runs of alignment: instruction tuning, preferences, reward models, and reinforcement
+ * learning from rewards. align.h has the losses. Data, run folders, resuming and logs work as in training
+ * (train.h). See docs/ALIGN.md. */
 #ifndef BANYAN_ALIGN_RUN_H
 #define BANYAN_ALIGN_RUN_H
 
@@ -21,22 +22,22 @@ typedef enum by_align_method {
     BY_ALIGN_ORPO,
     BY_ALIGN_SIMPO,
     BY_ALIGN_CPO,
-    BY_ALIGN_PPO, /* from here on: answers are sampled and rewarded */
+    BY_ALIGN_PPO, /* this and the following methods sample answers and reward them */
     BY_ALIGN_GRPO,
     BY_ALIGN_RLOO,
     BY_ALIGN_REINFORCE,
     BY_ALIGN_METHODS
 } by_align_method;
-/* Returns the name of a method: "sft", "dpo". "?" for a number that is none. */
+/* Returns the name of a method: "sft", "dpo". Returns "?" for other numbers. */
 BY_API const char *by_align_name(by_align_method method);
-/* Finds a method by name. Returns false, and leaves *out, if there is none. */
+/* Finds a method by name. Returns false and leaves *out unchanged if there is no such method. */
 BY_API bool by_align_find(const char *name, by_align_method *out);
 BY_API const char *by_align_loss_unit(by_align_method method); /* of losses: "nats per token", ... */
 
 typedef struct by_align_spec {
     by_align_method method;
     const char *model;     /* directory */
-    const char *reference; /* directory of the reference model; NULL: the model as it was at the start */
+    const char *reference; /* directory of the reference model; NULL: the initial model */
     by_dtype dtype;
     bool stochastic_rounding; /* as in by_run_spec */
     double dropout;           /* negative: the model's own in supervised tuning, 0 elsewhere */
@@ -58,7 +59,7 @@ typedef struct by_align_spec {
     bool weight_pairs;
     double beta, alpha, gamma, label_smoothing, center, desirable_weight, undesirable_weight;
     bool unpaired; /* KTO: by_kto_spec.unpaired */
-    bool no_cache; /* compute log-probabilities of the reference in every step, not once before the first */
+    bool no_cache; /* compute log-probabilities of the reference in every step, not once before training */
     by_policy_run policy; /* PPO, GRPO, RLOO, REINFORCE */
     /* steps */
     int batch, accumulate; /* examples (pairs, prompts) per micro-batch, 0: 8; micro-batches per step */
@@ -95,9 +96,9 @@ typedef struct by_align_result {
     int n_metrics;
 } by_align_result;
 
-/* The spec that `banyan align` starts from. The caller sets model, data and out, and changes what it likes. */
+/* The defaults of `banyan align`. The caller must set model, data and out, and may change all members. */
 BY_API by_align_spec by_align_defaults(by_align_method method);
-/* Align, or go on with what is in spec->out. Afterwards spec->out is a model directory. */
+/* Runs an alignment, or continues the run in spec->out, which becomes a model directory. */
 BY_API by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result *result);
 
 #ifdef __cplusplus

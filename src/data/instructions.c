@@ -382,5 +382,5 @@ void data_instructions_describe(const data_instructions *x, base_buf *out)
     if (x->shortened)
         base_buf_printf(out, "; %d shortened to %d tokens", x->shortened, x->spec.limit);
     if (x->left_out)
-        base_buf_printf(out, "; %d skipped: no tokens to learn", x->left_out);
+        base_buf_printf(out, "; %d left out: nothing to learn", x->left_out);
 }
