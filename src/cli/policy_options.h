@@ -32,35 +32,36 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.judging.answer_alone), .name = "reward-answer-alone",                               \
      .help = "model: read the answer without the prompt"},                                                   \
     {CLI_AT(type, p.format), .name = "reward-format", .choices = "json|text", .preset = "json",              \
-     .help = "command: what it reads for each answer, a JSON object or a line of text"},                     \
+     .help = "command: its input for each answer, a JSON object or a line of text"},                         \
     {CLI_AT(type, policy.judging.processes), .name = "reward-processes", CLI_RANGE(1, 256),                  \
-     .help = "command: processes side by side (default: one per core, at most 4)"},                          \
+     .help = "command: parallel processes (default: one per core, at most 4)"},                              \
     {CLI_AT(type, policy.judging.seconds), .name = "reward-timeout", CLI_RANGE(0.001, 1e6),                  \
-     .help = "command: seconds for an answer (default: 10)"},                                                \
+     .help = "command: time limit for an answer in seconds (default: 10)"},                                  \
     {CLI_AT(type, p.retries), .name = "reward-retries", CLI_RANGE(0, 1000), .preset = "2",                   \
      .help = "command: attempts after a failed one, each with a new process"},                               \
     {CLI_AT(type, p.fallback), .name = "reward-fallback", CLI_RANGE(-1e9, 1e9),                              \
      .help = "command: reward after the last failed attempt (default: the run stops with an error)"},        \
                                                                                                              \
     {CLI_AT(type, policy.generations), .name = "num-generations", .alias = "generations", CLI_RANGE(1, 1e5), \
-     .help = "answers to each prompt (default: grpo: 8; rloo: 2; others: 1)",                                \
+     .help = "answers per prompt (default: grpo: 8; rloo: 2; others: 1)",                                    \
      .group = "Answers (ppo, grpo, rloo, reinforce)"},                                                       \
     {CLI_AT(type, policy.max_new_tokens), .name = "max-new-tokens", .alias = "max-completion-length",        \
-     CLI_MIN(1), .help = "longest answer in tokens (default: 512, ppo: 53, but at most half of the context)"},\
+     CLI_MIN(1), .help = "longest answer in tokens (default: 512, ppo: 53, but at most half of the "         \
+                         "context)"},                                                                        \
     {CLI_AT(type, policy.temperature), .name = "temperature", CLI_RANGE(1e-3, 100),                          \
-     .help = "temperature of sampling (default: 1; ppo: 0.7)"},                                              \
+     .help = "sampling temperature (default: 1; ppo: 0.7)"},                                                 \
     {CLI_AT(type, policy.top_k), .name = "top-k", CLI_MIN(0), .preset = "0",                                 \
-     .help = "sample from the K likeliest tokens; 0: from all"},                                             \
+     .help = "sample from the N most likely tokens; 0: all"},                                                \
     {CLI_AT(type, policy.top_p), .name = "top-p", CLI_RANGE(0, 1), .preset = "0",                            \
-     .help = "sample from the fewest tokens that reach this probability; 0: from all"},                      \
+     .help = "sample from the fewest tokens with this total probability; 0: all"},                           \
     {CLI_AT(type, p.stops), .name = "stop", .value = "TEXT",                                                 \
-     .help = "an answer also ends after TEXT (\\n is a line break)"},                                       \
+     .help = "an answer also ends after TEXT (\\n is a line break)"},                                        \
     {CLI_AT(type, policy.greedy_eval), .name = "greedy-eval",                                                \
-     .help = "evaluate the likeliest answer of each prompt, not a sampled one"},                             \
+     .help = "evaluate the greedy answer to each prompt instead of a sampled one"},                          \
     {CLI_AT(type, policy.sample_every), .name = "sample-steps", CLI_RANGE(-1, 1e9),                          \
      .help = "write answers to samples.jsonl every N steps (default: 10); -1: never"},                       \
     {CLI_AT(type, policy.sample_count), .name = "sample-count", CLI_RANGE(1, 1e5),                           \
-     .help = "answers that are written each time (default: 4)"},                                             \
+     .help = "answers written each time (default: 4)"},                                                      \
                                                                                                              \
     {CLI_AT(type, policy.loss), .name = "grpo-loss", .choices = "dapo|grpo|dr_grpo|bnpo|gspo|cispo|sapo",    \
      .preset = "dapo", .help = "grpo: the loss", .group = "Updates (ppo, grpo, rloo, reinforce)"},           \
@@ -82,30 +83,29 @@ typedef struct cli_policy_options {
     {CLI_AT(type, policy.delta), .name = "delta", CLI_RANGE(1, 1e6),                                         \
      .help = "grpo: largest ratio, that of bad answers too (default: no limit)"},                            \
     {CLI_AT(type, policy.mask_truncated), .name = "mask-truncated",                                          \
-     .help = "learn nothing from answers that were cut at --max-new-tokens"},                                \
+     .help = "ignore answers truncated at --max-new-tokens in updates"},                                     \
     {CLI_AT(type, policy.value_model), .name = "value-model", .value = "DIR",                                \
-     .help = "ppo: model that the critic starts from (default: MODEL), with a new head unless it has one "   \
-             "number"},                                                                                      \
+     .help = "ppo: initial model of the critic (default: MODEL), with a new head unless it has one output"}, \
     {CLI_AT(type, policy.value_rate), .name = "value-learning-rate", CLI_RANGE(1e-12, 100),                  \
-     .help = "ppo: learning rate of the critic (default: that of the policy)"},                              \
+     .help = "ppo: learning rate of the critic (default: the policy's)"},                                    \
     {CLI_AT(type, policy.value_weight), .name = "vf-coef", CLI_RANGE(1e-9, 1e6),                             \
      .help = "ppo: weight of the critic's loss (default: 0.1)"},                                             \
     {CLI_AT(type, policy.value_clip), .name = "value-clip", CLI_RANGE(1e-6, 1e9),                            \
-     .help = "ppo: values are clipped to the old ones plus or minus this (default: 0.2)"},                   \
+     .help = "ppo: values are clipped to within X of the old ones (default: 0.2)"},                          \
     {CLI_AT(type, policy.gamma), .name = "discount", CLI_RANGE(1e-6, 1),                                     \
-     .help = "ppo: discount of later rewards, gamma (default: 1)"},                                          \
+     .help = "ppo: discount of future rewards, gamma (default: 1)"},                                         \
     {CLI_AT(type, policy.lambda), .name = "gae-lambda", CLI_RANGE(1e-6, 1),                                  \
-     .help = "ppo: lambda of the advantages (default: 0.95)"},                                               \
+     .help = "ppo: lambda of generalised advantage estimation (default: 0.95)"},                             \
     {CLI_AT(type, policy.whiten_rewards), .name = "whiten-rewards",                                          \
-     .help = "ppo: scale the rewards of tokens to variance 1"},                                              \
+     .help = "ppo: scale token rewards to variance 1"},                                                      \
     {CLI_AT(type, p.estimator), .name = "kl-estimator", .choices = "k1|k3", .preset = "k1",                  \
      .help = "ppo: estimate of the divergence in the rewards"},                                              \
     {CLI_AT(type, policy.missing_eos_penalty), .name = "missing-eos-penalty", CLI_RANGE(0, 1e9),             \
-     .preset = "0", .help = "ppo: subtracted from the reward of an answer without an end"},                  \
+     .preset = "0", .help = "ppo: penalty of an answer without an end token"},                               \
     {CLI_AT(type, policy.kl_target), .name = "kl-target", CLI_RANGE(0, 1e9), .preset = "0",                  \
-     .help = "ppo: adapt --beta until the divergence of an answer is this many nats; 0: --beta is fixed"},   \
+     .help = "ppo: target divergence per answer in nats, to which --beta adapts; 0: --beta is fixed"},       \
     {CLI_AT(type, policy.kl_horizon), .name = "kl-horizon", CLI_RANGE(1, 1e12),                              \
-     .help = "ppo: answers in which --beta adapts (default: 10000)"},
+     .help = "ppo: horizon of the adaptation of --beta in answers (default: 10000)"},
 /* clang-format on */
 
 /* Completes the spec from the options. False: an error has been shown. */

@@ -41,8 +41,8 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.weight_pairs), .name = "weight-pairs",
      .help = "dpo: a pair counts as much as the policy is likely to write its answers (WPO)"},
     {CLI_AT(align_options, run.beta), .name = "beta", CLI_MIN(0),
-     .help = "dpo, kto, policies: strength of the pull to the reference; orpo, simpo, cpo: factor of the "
-             "log-probabilities (default: 0.1; simpo: 2; grpo: 0; ppo, rloo, reinforce: 0.05)"},
+     .help = "dpo, kto, policies: weight of the divergence from the reference; orpo, simpo, cpo: factor of "
+             "the log-probabilities (default: 0.1; simpo: 2; grpo: 0; ppo, rloo, reinforce: 0.05)"},
     {CLI_AT(align_options, run.label_smoothing), .name = "label-smoothing", CLI_RANGE(0, 0.49), .preset = "0",
      .help = "dpo (sigmoid, robust, exo_pair, aot), cpo, simpo: assumed share of pairs in the wrong order"},
     {CLI_AT(align_options, run.alpha), .name = "alpha", CLI_MIN(0),
@@ -56,11 +56,11 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.undesirable_weight), .name = "undesirable-weight", CLI_MIN(0), .preset = "1",
      .help = "kto: weight of bad answers"},
     {CLI_AT(align_options, run.unpaired), .name = "unpaired",
-     .help = "kto: the unpaired loss of APO-zero, without the divergence"},
+     .help = "kto: unpaired loss of APO-zero, without the divergence"},
     {CLI_AT(align_options, run.reference), .name = "reference", .value = "DIR",
-     .help = "reference model (default: MODEL as it is at the start; with an adapter, without it)"},
+     .help = "reference model (default: the initial MODEL, without a new adapter)"},
     {CLI_AT(align_options, run.no_cache), .name = "no-cache",
-     .help = "run the reference in every step instead of once before the first"},
+     .help = "run the reference in every step instead of once before training"},
     CLI_POLICY_ROWS(align_options, run.policy, p)
 
         {CLI_AT(align_options, run.data), .name = "data", .letter = 'd', .value = "FILE",
@@ -76,7 +76,7 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.keep_end), .name = "keep-end",
      .help = "longer examples lose their beginning instead"},
     {CLI_AT(align_options, run.learn_prompts), .name = "learn-prompts",
-     .help = "sft: learn all tokens, not only answers"},
+     .help = "sft: compute the loss on all tokens, not only on answers"},
     {CLI_AT(align_options, run.pack), .name = "pack",
      .help = "sft: put several examples into a row; attention does not cross them"},
     {CLI_AT(align_options, run.dynamic), .name = "dynamic",
@@ -84,7 +84,7 @@ static const cli_option options[] = {
     {CLI_AT(align_options, run.noise), .name = "neftune", CLI_RANGE(0, 1e4), .preset = "0",
      .help = "sft: noise on embeddings in training, alpha of NEFTune, such as 5"},
     {CLI_AT(align_options, show), .name = "show-batch", CLI_MIN(1),
-     .help = "print N examples as the model gets them, with the learned tokens marked, and stop"},
+     .help = "print N examples as token sequences with the learned tokens marked, and exit"},
 
     {CLI_AT(align_options, run.batch), .name = "batch-size", .alias = "batch", .letter = 'b',
      CLI_RANGE(1, 1e6), .preset = "8", .help = "examples, pairs or prompts per micro-batch",
@@ -331,7 +331,8 @@ static const cli_scope scopes[] = {
 };
 #undef BIT
 
-/* Options of the rewards that begin with a word; of others, for instance a learned one, they would change nothing. */
+/* Options of the rewards that begin with a word; of others, for instance a learned one, they would change
+ * nothing. */
 static const struct {
     const char *kind;
     const char *options[6];
@@ -479,12 +480,13 @@ const cli_verb cli_align = {
     .summary = "tune a language model on instructions, preferences and rewards",
     .args = "MODEL",
     .description =
-        "MODEL is a model directory or a run folder with a decoder. --method decides what it learns from:\n"
+        "MODEL is a model directory or a run folder with a decoder. --method selects the training data and "
+        "loss:\n"
         "\n"
         "  sft              texts, prompts with completions, conversations (loss on the answers)\n"
-        "  reward           pairs of a chosen and a rejected answer: a model that scores texts\n"
-        "  dpo orpo simpo cpo  the same pairs, for the language model itself\n"
-        "  kto              single answers that are good or bad, or pairs\n"
+        "  reward           pairs of a chosen and a rejected answer; trains a model that scores texts\n"
+        "  dpo orpo simpo cpo  the same pairs; trains the language model itself\n"
+        "  kto              single answers labelled good or bad, or pairs\n"
         "  ppo grpo rloo reinforce  prompts; answers are sampled and rewarded\n"
         "\n"
         "DIR becomes a model directory that other programs load: the best model on the evaluation data, else "
