@@ -136,7 +136,7 @@ static by_status spec_of_body(const char *dir, bool configured, by_model_spec *s
 /* The configuration in the folder of an adapter, of a run that trained it, describes the model that it is for. */
 static by_status check_base(const char *dir, const char *base)
 {
-    const arch_family *own = model_family_of(dir), *other = own ? model_family_of(base) : NULL;
+    const arch_family *own = model_family_of(dir, NULL), *other = own ? model_family_of(base, NULL) : NULL;
     if (!own || !other)
         return base_error_status();
     return own == other ? BY_OK
