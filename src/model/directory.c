@@ -139,9 +139,10 @@ static by_status check_base(const char *dir, const char *base)
     const arch_family *own = model_family_of(dir, NULL), *other = own ? model_family_of(base, NULL) : NULL;
     if (!own || !other)
         return base_error_status();
-    return own == other ? BY_OK
-                        : base_fail(BY_ERR_ARGUMENT, "the adapter %s is for %s, and %s is %s", dir,
-                                    own->title, base, other->title);
+    if (own == other || own == other->classifier || other == own->classifier)
+        return BY_OK;
+    return base_fail(BY_ERR_ARGUMENT, "the adapter %s is for %s, and %s is %s", dir, own->title, base,
+                     other->title);
 }
 
 /* Opens a model with the adapter in a folder. base NULL: the model that the adapter names. */
