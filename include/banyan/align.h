@@ -3,10 +3,11 @@
  * the arrays of the batch.
  *
  *   array         shape   type   read by
- *   targets       (B, T)  i32    all but by_reward_loss and by_value_loss: the token that each position predicts; -100 outside of
- *                                the answer. With the array "pick", (N) of the picked rows
+ *   targets       (B, T)  i32    all but by_reward_loss and by_value_loss: the token that each position predicts;
+ *                                -100 outside the answer. With the array "pick", (N) for the picked rows
  *   sequences     (N)     i32    with "pick": the row of the batch that each belongs to
- *   ref_logps     (B)     f32    by_dpo_loss, by_kto_loss: summed log-probabilities of the answers under the reference
+ *   ref_logps     (B)     f32    by_dpo_loss, by_kto_loss: summed log-probabilities of the answers under the
+ *                                reference
  *   ...                          see each loss
  *
  * Besides the loss, each sets outputs of io that can be read after the pass (by_io_output): "token_logps" and
@@ -28,7 +29,7 @@ extern "C" {
  * without gradients uses it to compute the log-probabilities of a reference. */
 typedef struct by_likelihood_spec {
     double temperature; /* 0: 1 */
-    bool dynamic; /* -p log p with a constant p: unlikely tokens count less (dynamic fine-tuning, Wu et al. 2025) */
+    bool dynamic;       /* -p log p with a constant p (dynamic fine-tuning, Wu et al. 2025) */
 } by_likelihood_spec;
 BY_API by_tensor *by_likelihood_loss(void *spec, by_graph *g, by_model_io *io);
 
@@ -47,19 +48,19 @@ typedef enum by_dpo_kind {
     BY_DPO_SPPO_HARD,    /* (r - 1 / (2 beta))^2 chosen, (r + 1 / (2 beta))^2 rejected (Wu et al. 2024) */
     BY_DPO_APO_ZERO,     /* (D'Oosterlinck et al. 2024) */
     BY_DPO_APO_DOWN,
-    BY_DPO_NCA_PAIR, /* (Chen et al. 2024) */
-    BY_DPO_EXO_PAIR, /* (Ji et al. 2024), with label smoothing */
-    BY_DPO_BCO_PAIR, /* (Jung et al. 2024) */
-    BY_DPO_SFT,      /* the likelihood of the chosen answers alone */
-    BY_DPO_DISCOPOP, /* (Lu et al. 2024) */
-    BY_DPO_AOT, /* margins of equal rank under policy and reference, with label smoothing (Melnyk et al. 2024) */
+    BY_DPO_NCA_PAIR,     /* (Chen et al. 2024) */
+    BY_DPO_EXO_PAIR,     /* (Ji et al. 2024), with label smoothing */
+    BY_DPO_BCO_PAIR,     /* (Jung et al. 2024) */
+    BY_DPO_SFT,          /* the negative log-likelihood of the chosen answers */
+    BY_DPO_DISCOPOP,     /* (Lu et al. 2024) */
+    BY_DPO_AOT,          /* margins of equal rank, with label smoothing (Melnyk et al. 2024) */
     BY_DPO_AOT_UNPAIRED, /* r of chosen and of rejected answers of equal rank */
     BY_DPO_KINDS
 } by_dpo_kind;
 BY_API const char *by_dpo_name(by_dpo_kind kind); /* "sigmoid", ... */
 BY_API bool by_dpo_find(const char *name, by_dpo_kind *out);
 
-/* The divergence from the reference that bounds the policy (Wang et al. 2023): what takes the place of r in d. */
+/* The divergence from the reference (Wang et al. 2023). Its f replaces r in d. */
 typedef enum by_divergence {
     BY_DIVERGENCE_REVERSE_KL, /* r */
     BY_DIVERGENCE_FORWARD_KL, /* 1 - e^-r */
@@ -72,7 +73,7 @@ BY_API bool by_divergence_find(const char *name, by_divergence *out);
 /* Whether a loss is defined for other divergences than the reverse KL. */
 BY_API bool by_dpo_takes_divergence(by_dpo_kind kind);
 
-/* A loss in a sum of several. */
+/* A term in a weighted sum of losses. */
 typedef struct by_dpo_term {
     by_dpo_kind kind;
     double weight; /* 0: 1 */
@@ -86,7 +87,7 @@ typedef struct by_dpo_spec {
     int term_count;           /* 0: kind alone */
     by_divergence divergence;
     double divergence_alpha; /* of BY_DIVERGENCE_ALPHA; 0: 0.5 */
-    bool weighted; /* a pair counts as much as the policy is likely to write its answers (WPO, Zhou et al. 2024) */
+    bool weighted;           /* weights pairs by their likelihood under the policy (WPO, Zhou et al. 2024) */
 } by_dpo_spec;
 /* Also returns "losses" (n) and "rewards" (B): beta r. */
 BY_API by_tensor *by_dpo_loss(void *spec, by_graph *g, by_model_io *io);
@@ -113,7 +114,7 @@ typedef enum by_cpo_kind {
 typedef struct by_cpo_spec {
     by_cpo_kind kind;
     double beta;  /* 0: 0.1 */
-    double alpha; /* weight of the likelihood of the chosen answers; of ORPO it is 1 */
+    double alpha; /* weight of the likelihood of the chosen answers; 1 for ORPO */
     double gamma; /* SimPO */
     double label_smoothing;
 } by_cpo_spec;
@@ -138,23 +139,24 @@ typedef enum by_policy_mean {
     BY_MEAN_GIVEN /* `divisor`: all tokens of several batches (DAPO), or rows times the longest answer (Dr. GRPO) */
 } by_policy_mean;
 
-/* The term of a token: its ratio and the advantage A. */
+/* The term of a token, from its ratio and the advantage A. */
 typedef enum by_policy_term {
     BY_TERM_CLIPPED, /* -min(ratio A, clip(ratio) A) */
     BY_TERM_WEIGHTED, /* -min(ratio, epsilon_high) A log p, without a gradient through the ratio (CISPO, MiniMax 2025) */
     BY_TERM_SOFT /* -4 / t sigmoid(t (ratio - 1)) A, t = 1 where A > 0 and 1.05 elsewhere (SAPO, Gao et al. 2025) */
 } by_policy_term;
 
-/* Reads "advantages" f32, (B) or one for each token, (B, T); "old_logps" (B, T) f32, of the policy that wrote the answers, without which every
- * ratio is 1; with beta, "token_ref_logps" (B, T) f32 of the reference. */
+/* Reads "advantages" f32, (B) or per token (B, T); "old_logps" (B, T) f32, under the policy that wrote the
+ * answers, without which every ratio is 1; and with beta, "token_ref_logps" (B, T) f32, under the
+ * reference. */
 typedef struct by_policy_spec {
     by_policy_mean mean;
     double divisor;
     by_policy_term term;
-    double delta; /* CLIPPED: upper bound of the ratio, which limits the loss of bad answers too; 0: none */
-    double top_entropy; /* share of tokens, those of highest entropy, to train on (Wang et al. 2025); 0: all */
-    bool by_sequence; /* one ratio for an answer: the geometric mean of its tokens' (GSPO, Zheng et al. 2025) */
-    bool whole_sequence; /* one ratio for an answer: that of its probabilities; the mean is that of the rows (RLOO) */
+    double delta;        /* CLIPPED: upper bound of the ratio for negative advantages too; 0: none */
+    double top_entropy;  /* share of tokens to train on, by highest entropy (Wang et al. 2025); 0: all */
+    bool by_sequence;    /* one ratio per answer, a geometric mean over tokens (GSPO, Zheng et al. 2025) */
+    bool whole_sequence; /* one ratio per answer, of its probabilities; means are over rows (RLOO) */
     double epsilon_low, epsilon_high; /* 0: 0.2; epsilon_high of WEIGHTED: 5 */
     double beta;                      /* of the divergence from the reference, e^d - d - 1 */
     double temperature;               /* of sampling; 0: 1 */
@@ -221,7 +223,7 @@ typedef struct by_policy_seen {
     bool by_token;
 } by_policy_seen;
 BY_API void by_policy_measure(const by_policy_seen *seen, const by_policy_spec *spec, by_policy_metrics *out);
-/* The share of values whose clipped error is the larger one. Arrays of count elements. */
+/* The share of values for which the clipped error is the larger one. Arrays of count elements. */
 BY_API double by_value_clipped(const float *values, const float *old_values, const float *returns,
                                const float *mask, int count, const by_value_spec *spec);
 
@@ -263,8 +265,8 @@ typedef struct by_distill_spec {
     by_params *projection; /* by_distill_projection, where widths differ; NULL: they are the same */
     /* Vectors of texts: sums of the last hidden states with the weights "pool_weights" (B, T) f32 */
     double vector_cosine;     /* 1 - cos */
-    double vector_error;      /* mean squared error, of one width or with the projection */
-    double vector_similarity; /* mean squared error of the cosines of all pairs of a batch, of any widths */
+    double vector_error;      /* mean squared error; needs equal widths or the projection */
+    double vector_similarity; /* mean squared error of all pairwise cosines; widths may differ */
 } by_distill_spec;
 /* Also returns the terms without their weights: "soft_loss", "task_loss", "cosine_loss", "hidden_loss",
  * "layers_loss", "attention_loss", "relations_loss", "vector_cosine_loss", "vector_error_loss",

@@ -65,10 +65,10 @@ typedef struct by_judging {
 typedef enum by_grpo_kind {
     BY_GRPO_DAPO,  /* a mean over all tokens of the step */
     BY_GRPO_GRPO,  /* over the tokens of each answer, then over answers */
-    BY_GRPO_DR,    /* the sum of all tokens by a constant; advantages are not scaled */
+    BY_GRPO_DR,    /* the sum over all tokens, divided by a constant; advantages are not scaled */
     BY_GRPO_BNPO,  /* over the tokens of each micro-batch */
-    BY_GRPO_GSPO,  /* one ratio for each answer */
-    BY_GRPO_CISPO, /* ratios weigh log-probabilities; a mean over all tokens of the step */
+    BY_GRPO_GSPO,  /* one ratio per answer */
+    BY_GRPO_CISPO, /* ratios as weights of log-probabilities; a mean over all tokens of the step */
     BY_GRPO_SAPO,  /* a soft gate in place of clipping; over the tokens of each answer, then over answers */
     BY_GRPO_KINDS
 } by_grpo_kind;
@@ -81,7 +81,7 @@ BY_API bool by_grpo_find(const char *name, by_grpo_kind *out);
  * rewards otherwise; with 0 there is no reference. by_align_defaults sets it to 0 for GRPO and to 0.05
  * otherwise. Zero members of this struct mean the default. */
 typedef struct by_policy_run {
-    const by_reward_source *rewards; /* at least one */
+    const by_reward_source *rewards; /* at least one source */
     int reward_count;
     by_judging judging;
     /* answers */
@@ -101,7 +101,7 @@ typedef struct by_policy_run {
     double delta;        /* GRPO: by_policy_spec.delta; more than 1 + epsilon_high; 0: no limit */
     double top_entropy;  /* GRPO: by_policy_spec.top_entropy; 0: 1 */
     bool normalize;      /* RLOO: advantages to mean 0 and variance 1 over the answers of the step */
-    bool mask_truncated; /* answers without an end are not learned from */
+    bool mask_truncated; /* truncated answers (without an end) do not train */
     /* PPO */
     const char *value_model;    /* directory of the critic's initial model; NULL: the policy's */
     double value_rate;          /* learning rate of the critic; 0: the policy's */

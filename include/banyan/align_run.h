@@ -32,7 +32,7 @@ typedef enum by_align_method {
 BY_API const char *by_align_name(by_align_method method);
 /* Finds a method by name. Returns false and leaves *out unchanged if there is no such method. */
 BY_API bool by_align_find(const char *name, by_align_method *out);
-BY_API const char *by_align_loss_unit(by_align_method method); /* of losses: "nats per token", ... */
+BY_API const char *by_align_loss_unit(by_align_method method); /* the unit of losses: "nats per token", ... */
 
 typedef struct by_align_spec {
     by_align_method method;
@@ -43,12 +43,12 @@ typedef struct by_align_spec {
     double dropout;           /* negative: the model's own in supervised tuning, 0 elsewhere */
     /* data */
     const char *data, *eval_data; /* JSON lines; eval_data may be NULL */
-    double eval_fraction; /* share of the examples, at random, that is held out where there is no eval_data */
-    const char *chat_template; /* file, saved with the model; NULL: that of the model, if any */
-    int limit;                 /* tokens of a sequence; 0: the model's context */
-    bool keep_end;             /* longer sequences lose their beginning, not their end */
-    bool learn_prompts, pack;  /* supervised: all tokens are learned; several examples share a row */
-    double noise;              /* supervised: alpha of by_model_set_noise; 0: none */
+    double eval_fraction;         /* share of the examples held out at random if eval_data is NULL */
+    const char *chat_template;    /* file, saved with the model; NULL: the model's, if any */
+    int limit;                    /* tokens of a sequence; 0: the model's context */
+    bool keep_end;                /* truncate longer sequences at the beginning, not at the end */
+    bool learn_prompts, pack;     /* supervised: train on all tokens; several examples share a row */
+    double noise;                 /* supervised: alpha of by_model_set_noise; 0: none */
     bool dynamic; /* supervised: by_likelihood_spec.dynamic. Evaluations report the plain likelihood */
     /* losses of preferences (align.h): by_align_defaults sets those of the method */
     by_dpo_kind loss;
@@ -64,9 +64,9 @@ typedef struct by_align_spec {
     /* steps */
     int batch, accumulate; /* examples (pairs, prompts) per micro-batch, 0: 8; micro-batches per step */
     int eval_batch;        /* examples per batch of an evaluation; 0: as batch */
-    int64_t steps;         /* in all; 0: from epochs */
+    int64_t steps;         /* total steps; 0: from epochs */
     double epochs;         /* 0: 3 */
-    /* rate negative: by method and width; warmup negative: warmup_share of the run */
+    /* rate negative: default by method and width; warmup negative: warmup_share of the run */
     by_schedule_spec schedule;
     double warmup_share;
     by_optimizer_spec optimizer;
@@ -78,7 +78,7 @@ typedef struct by_align_spec {
     uint64_t seed;
     int64_t eval_every, log_every, save_every; /* as in by_finetune_spec */
     int keep, patience, ahead;
-    const char *out; /* becomes a model directory; run.json, metrics.jsonl and checkpoints are in it too */
+    const char *out; /* becomes a model directory, and also has run.json, metrics.jsonl and checkpoints */
     bool overwrite;
     const char *command, *options; /* see by_run_spec */
     void (*report)(void *user, const by_report *r);
@@ -92,7 +92,7 @@ typedef struct by_align_result {
     size_t activation_bytes, state_bytes;
     bool evaluated, stopped_early;
     double eval_loss;
-    by_metric metrics[BY_METRICS_MAX]; /* of the best evaluation; of policy methods, of the last step */
+    by_metric metrics[BY_METRICS_MAX]; /* of the best evaluation; for policy methods, of the last step */
     int n_metrics;
 } by_align_result;
 

@@ -1,5 +1,5 @@
-/* advantages.c - advantages of answers and of tokens, and what is watched while a policy learns (banyan/align.h). Sums are in
- * double. */
+/* advantages.c - advantages of answers and tokens, and metrics of policy training (banyan/align.h). Sums are
+ * in double. */
 #include <math.h>
 
 #include "base/base.h"
@@ -16,7 +16,7 @@ static double mean_of(const float *x, int n)
     return n > 0 ? sum / n : 0;
 }
 
-/* The standard deviation, divided by n - 1; 0 for one value. */
+/* The sample standard deviation (n - 1); 0 for one value. */
 static double deviation_of(const float *x, int n)
 {
     const double mean = mean_of(x, n);
@@ -74,7 +74,7 @@ void by_whiten(float *values, const float *mask, size_t count, bool keep_mean)
         values[i] = (float)(((double)values[i] - mean) * factor + (keep_mean ? mean : 0));
 }
 
-/* -kl of every token, and the score one past the last one. */
+/* Rewards: -kl of every token, plus the score one past the last token. */
 static void put_rewards(const by_rollout *r, const by_gae_spec *s, const by_gae *out, float *rewards)
 {
     const double weight = train_or(s->kl, 0.05);
@@ -119,7 +119,7 @@ static void hide(float *values, const float *mask, size_t n)
         values[i] = mask[i] != 0 ? values[i] : 0;
 }
 
-/* 1 up to the last token plus `more`. */
+/* The mask: 1 up to the last token plus `more`. */
 static void put_mask(const by_rollout *r, int more, float *mask)
 {
     for (int i = 0; i < r->rows * r->cols; i++)
@@ -142,7 +142,7 @@ by_status by_gae_compute(const by_rollout *r, const by_gae_spec *s, const by_gae
     }
     put_rewards(r, s, out, rewards);
     copy(out->rewards_raw, rewards, n);
-    put_mask(r, 1, mask); /* rewards and values go one token further */
+    put_mask(r, 1, mask); /* rewards and values extend one token further */
     if (s->whiten_rewards) {
         by_whiten(rewards, mask, n, true);
         hide(rewards, mask, n);
@@ -160,7 +160,7 @@ by_status by_gae_compute(const by_rollout *r, const by_gae_spec *s, const by_gae
     return BY_OK;
 }
 
-/* ---- what is watched -------------------------------------------------------------------------- */
+/* ---- metrics ---------------------------------------------------------------------------------- */
 
 /* Sums over one answer. */
 typedef struct seen_row {
@@ -168,7 +168,7 @@ typedef struct seen_row {
     double low, high; /* clipped tokens */
 } seen_row;
 
-/* -1: a bad token is clipped, 1: a good one is. */
+/* -1 if a token with a negative advantage is clipped, 1 if one with a positive advantage is. */
 static int side(const by_policy_spec *s, double ratio, double advantage)
 {
     if (s->term != BY_TERM_CLIPPED)
@@ -195,7 +195,7 @@ static seen_row see(const by_policy_seen *p, const by_policy_spec *s, int row)
         sum.low += where < 0;
         sum.high += where > 0;
     }
-    if (s->by_sequence || s->whole_sequence) { /* one ratio, which counts as one token */
+    if (s->by_sequence || s->whole_sequence) { /* one ratio per answer counts as one token */
         const double mean = s->by_sequence ? BY_MAX(sum.tokens, 1) : 1;
         const int where = side(s, exp(sum.log_ratio / mean), (double)p->advantages[row]);
         sum.low = where < 0;

@@ -1,4 +1,4 @@
-/* align_run.c - the methods of alignment: names, defaults, and which run does which (banyan/align_run.h). */
+/* align_run.c - names, defaults and runs of the alignment methods (banyan/align_run.h). */
 #include "banyan/align_run.h"
 
 #include <math.h>
@@ -89,11 +89,11 @@ by_model_spec align_model_spec(const by_align_spec *s)
                            .seed = s->seed};
 }
 
-/* A model of pictures has no tokenizer, which is not what is wrong with it. */
+/* A model of pictures has no tokenizer, but that is not the error to report. */
 static by_status check_family(const char *dir)
 {
     const arch_family *a = model_family_of(dir, NULL);
-    base_error_clear(); /* who opens the model names other errors */
+    base_error_clear(); /* opening the model reports other errors */
     return a && (a->pictures || a->canvas)
                ? base_fail(BY_ERR_ARGUMENT, "%s: alignment is for decoders of texts, not for %s", dir,
                            a->title)

@@ -1,4 +1,4 @@
-/* distil.c - the loss of a student that learns from a teacher (banyan/align.h). */
+/* distil.c - the distillation loss (banyan/align.h). */
 #include "align/distill_terms.h"
 #include "base/base.h"
 
@@ -12,7 +12,7 @@ static const by_input_info *input_of(const by_model *m, const char *name)
     return in;
 }
 
-/* What the teacher says: built into the graph, or given by the batch. */
+/* The teacher's outputs: computed in the graph, or arrays of the batch. */
 static void hear(by_graph *g, const by_distill_spec *s, const by_model_io *io, by_model_io *out)
 {
     static const char *const shared[] = {"tokens", "mask", "segments", "source", "source_mask", "pick"};
@@ -35,7 +35,7 @@ static void hear(by_graph *g, const by_distill_spec *s, const by_model_io *io, b
 
 /* ---- masks ------------------------------------------------------------------------------------- */
 
-/* A mask of the batch, (B, T) in the type of sums; all ones without it. */
+/* An array of the batch as a (B, T) mask in the accumulator type; all ones if the batch lacks it. */
 static by_tensor *mask_of(by_graph *g, const by_model_io *io, const char *name, by_dtype type)
 {
     const by_tensor *tokens = by_io_input(io, "tokens");
@@ -44,7 +44,8 @@ static by_tensor *mask_of(by_graph *g, const by_model_io *io, const char *name, 
                 : by_fill(g, type, 2, (int64_t[]){by_dim(tokens, 0), by_dim(tokens, 1)}, 1);
 }
 
-/* 1 where there is a target, of the shape of the targets; all ones of this shape without them. */
+/* 1 where there is a target, in the shape of the targets. Without targets, all ones in the shape of
+ * `like`. */
 static by_tensor *has_target(by_graph *g, const distill_pair *p, const by_tensor *like)
 {
     by_tensor *targets = by_io_input(p->student, "targets");
@@ -56,13 +57,13 @@ static by_tensor *has_target(by_graph *g, const distill_pair *p, const by_tensor
 
 /* ---- distributions ----------------------------------------------------------------------------- */
 
-/* The divergence of each row. */
+/* The divergence of each row of logits. */
 static by_tensor *divergence(by_graph *g, by_tensor *x, by_tensor *y, double t)
 {
     return by_kl_divergence(g, x, distill_taught(g, y, by_type(x)), 1 / t);
 }
 
-/* Of labels that hold or not: the divergence of sigmoid(y / t) from sigmoid(x / t), a mean over labels and rows. */
+/* Multi-label: KL(sigmoid(y / t) || sigmoid(x / t)), a mean over labels and rows. */
 static by_tensor *bernoulli(by_graph *g, by_tensor *x, by_tensor *y, double t)
 {
     by_tensor *z[] = {by_scale(g, x, 1 / t), by_scale(g, distill_taught(g, y, by_type(x)), 1 / t)}, *ce[2];
@@ -80,7 +81,7 @@ static by_tensor *squared(by_graph *g, by_tensor *x, by_tensor *y)
     return by_mean(g, by_reshape(g, by_mul(g, d, d), 1, (int64_t[]){-1}), 0);
 }
 
-/* Starts and ends of answers; positions of padding are left out. */
+/* Start and end logits of extractive answers. Padding is left out. */
 static by_tensor *answers(by_graph *g, const distill_pair *p, double t)
 {
     static const char *const names[] = {"logits", "second"};
@@ -97,7 +98,7 @@ static by_tensor *answers(by_graph *g, const distill_pair *p, double t)
     return by_scale(g, by_mean(g, sum, 0), 0.5);
 }
 
-/* Rows of logits: tokens, labels, choices. */
+/* The divergences of rows of logits: tokens, labels or choices. */
 static by_tensor *rows(by_graph *g, const distill_pair *p, by_tensor *x, by_tensor *y, double t)
 {
     by_tensor *kl = divergence(g, x, y, t);
@@ -125,7 +126,7 @@ static by_tensor *soft(by_graph *g, const distill_pair *p, by_tensor *logits, do
 
 /* ---- vectors of texts -------------------------------------------------------------------------- */
 
-/* Sums of hidden states (B, T, C) with the weights (B, T): (B, C). */
+/* Sums of hidden states (B, T, C), weighted by (B, T): (B, C). */
 static by_tensor *pooled(by_graph *g, const distill_pair *p, by_tensor *features)
 {
     by_tensor *w = by_io_input(p->student, "pool_weights");
@@ -138,7 +139,7 @@ static by_tensor *pooled(by_graph *g, const distill_pair *p, by_tensor *features
     return by_cast(g, by_reshape(g, sum, 2, (int64_t[]){b, c}), p->type);
 }
 
-/* Cosines of all pairs: (B, C) -> (B, B). */
+/* Cosine similarities of all pairs: (B, C) -> (B, B). */
 static by_tensor *cosines(by_graph *g, by_tensor *v)
 {
     by_tensor *norm = by_activation(g, by_clamp(g, by_sum(g, by_mul(g, v, v), 1), 1e-16, 1e30), BY_SQRT);
@@ -171,7 +172,7 @@ static void add(terms *t, const char *name, by_tensor *term, double weight)
     t->loss = t->loss ? by_add(t->g, t->loss, term) : term;
 }
 
-/* Of the last hidden states. */
+/* Terms of the last hidden states. */
 static void add_last(terms *t, const distill_pair *p)
 {
     const by_distill_spec *s = p->spec;

@@ -1,5 +1,5 @@
-/* distill_run.c - by_distill_run: opens the teacher, chooses the kind of run, and is the lesson of
- * by_train_run and by_finetune_run. */
+/* distill_run.c - by_distill_run: opens the teacher, chooses the kind of run, and is the lesson
+ * (train/lesson.h) of by_train_run and by_finetune_run. */
 #include <math.h>
 
 #include "align/distill_run.h"
@@ -26,7 +26,7 @@ bool by_distill_find(const char *name, by_distill_kind *out)
     return false;
 }
 
-/* What a term weighs: what the caller says, else what the recipe says; negative: nothing. */
+/* The weight of a term: the caller's, otherwise the recipe's. Negative becomes 0. */
 static void choose(double *weight, double recipe)
 {
     *weight = *weight < 0 ? 0 : *weight > 0 ? *weight : recipe;
@@ -85,7 +85,7 @@ by_distill_run_spec by_distill_defaults(void)
 
 /* ---- the teacher ------------------------------------------------------------------------------- */
 
-/* Whether vectors of sentences are learned, which needs no head. */
+/* Whether the run distils sentence embeddings, which need no head. */
 static bool wants_vectors(const char *teacher, by_distill_kind asked)
 {
     char *modules = asked == BY_DISTILL_AUTO ? base_path_join(teacher, "modules.json") : NULL;
@@ -114,7 +114,7 @@ by_distill_kind distill_kind_of(const by_model *teacher, const char *dir, by_dis
     }
 }
 
-/* Of the parameters' names and values. */
+/* A hash of the parameters' names and values. */
 static by_status fingerprint(distill_run *r)
 {
     const by_params *p = by_model_params(r->teacher);
@@ -156,7 +156,7 @@ static by_status open_teacher(distill_run *r)
     return fingerprint(r);
 }
 
-/* ---- parameters beside the student's ----------------------------------------------------------- */
+/* ---- the projection ---------------------------------------------------------------------------- */
 
 static const by_slot slots[] = {BY_SLOT_VALUE, BY_SLOT_MOMENT1, BY_SLOT_MOMENT2};
 
@@ -214,7 +214,7 @@ static by_status load_projection(const distill_run *r, const char *from)
     return s;
 }
 
-/* Where widths differ, hidden states are compared through a projection. */
+/* If the widths differ, hidden states are compared through a projection. */
 static by_status make_projection(distill_run *r, const by_model *student, const char *from)
 {
     const by_distill_spec *t = &r->terms;
@@ -272,14 +272,13 @@ by_status distill_begin(void *user, by_model *m, const char *from)
     r->terms.student = m;
     r->terms.teacher = r->spec.store ? NULL : r->teacher;
     r->result->layers = by_model_layers(m);
-    if (by_model_pad(r->teacher) <
-        0) /* rows of a decoder may be padded with another token, which they end before */
+    if (by_model_pad(r->teacher) < 0) /* decoder rows may end early, before padding with a different token */
         by_model_set_pad(r->teacher, by_model_pad(m));
     BY_TRY(make_projection(r, m, from));
     return r->spec.store ? open_store(r) : BY_OK;
 }
 
-/* Targets at picked rows become targets of all positions, so that every distribution is compared. */
+/* Scatters the targets of picked rows to all positions, so that every distribution is compared. */
 static by_status spread(distill_run *r, by_batch *b)
 {
     const by_array *pick = by_batch_find(b, "pick");
@@ -312,7 +311,7 @@ static by_status prepare(void *user, by_batch *b, bool compiles)
     return r->store ? distill_store_teach(r->store, b, compiles) : BY_OK;
 }
 
-/* A hash of the layer map; 0: none is given. */
+/* A hash of the layer map; 0 without one. */
 static double map_sum(const distill_run *r)
 {
     const by_distill_spec *t = &r->terms;
@@ -346,12 +345,12 @@ void distill_record(void *user, train_record *out)
     train_record_text(out, "distill_recipe", r->spec.recipe, TRAIN_FREE);
     for (int i = 0; i < BY_COUNT(numbers); i++)
         train_record_number(out, numbers[i].key, numbers[i].value, TRAIN_SAME);
-    if (r->kind == BY_DISTILL_VECTORS) /* other kinds of runs record it */
+    if (r->kind == BY_DISTILL_VECTORS) /* other kinds of runs record it themselves */
         train_record_newer(out, "own_dropout", r->spec.dropout, NAN);
     train_record_newer(out, "distill_layer_map", map_sum(r), NAN);
 }
 
-/* The terms of the loss, without their weights. */
+/* Reports the unweighted terms of the loss. */
 by_status distill_measure(void *user, const by_trainer *t, by_report *report)
 {
     static const char *const names[] = {"soft_loss",         "task_loss",
@@ -524,7 +523,7 @@ static by_status check(const by_distill_run_spec *s)
     return BY_OK;
 }
 
-/* Whether the teacher's head suits what is to be learnt. */
+/* Whether the teacher's head suits the kind of run. */
 static bool has_head(const distill_run *r)
 {
     const by_task task = by_model_task(r->teacher);
@@ -567,7 +566,7 @@ static by_status run(distill_run *r)
     BY_TRY(check_kind(r));
     r->terms = s->terms;
     BY_TRY(by_distill_recipe(s->recipe ? s->recipe : "usual", r->kind, &r->terms));
-    if (s->sequence && !s->recipe && s->terms.soft == 0) { /* the translations alone, unless asked for more */
+    if (s->sequence && !s->recipe && s->terms.soft == 0) { /* by default, only the translations */
         r->terms.soft = 0;
         r->terms.task = s->terms.task > 0 ? s->terms.task : 1;
     }

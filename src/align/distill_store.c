@@ -3,8 +3,9 @@
  *   header   "BYLOGITS", version, top, fingerprint of the teacher
  *   record   key of the row, words, check; then words of 4 bytes
  *
- * A row of a model of tokens has for each position its logits, or with `top` the ids and logits of the highest and one value that
- * all others share, with which the probabilities add up. Positions of padding are left out. */
+ * A row of a model of tokens has for each position its logits, or with `top` the ids and logits of the
+ * highest and one value that all others share, with which the probabilities add up. Positions of padding are
+ * left out. */
 #include "align/distill_store.h"
 
 #include <errno.h>
@@ -29,15 +30,15 @@ typedef struct record {
 } record;
 
 typedef struct place {
-    uint64_t key; /* 0: free */
-    int64_t at;   /* of the words */
+    uint64_t key; /* 0: a free entry */
+    int64_t at;   /* a hash of the words */
     uint64_t words;
 } place;
 
-/* What a batch of the teacher's outputs is like. */
+/* The shape of a batch of teacher outputs. */
 typedef struct layout {
-    int64_t rows, positions, width; /* positions 1: one for a row, not one for each token */
-    int together;                   /* rows of tokens to a row of logits: choices */
+    int64_t rows, positions, width; /* positions 1: one for each row, not for each token */
+    int together;                   /* token rows for each row of logits (choices) */
     bool second;
 } layout;
 
@@ -47,7 +48,7 @@ struct distill_store {
     FILE *file;
     char *path;
     int top;
-    int64_t end; /* of the file */
+    int64_t end; /* size of the file */
     place *places;
     size_t used, slots;
     float *logits, *second;
@@ -111,7 +112,7 @@ static by_status reserve(void **p, size_t *room, size_t n, size_t size)
     return BY_OK;
 }
 
-/* The words of a record at the present place. False: it is not whole. */
+/* Reads the words of a record at the current offset. Returns false if the record is incomplete. */
 static bool read_words(distill_store *s, const record *r)
 {
     if (r->words > (uint64_t)1 << 32 ||
@@ -234,7 +235,8 @@ void distill_store_counts(const distill_store *s, int64_t *read, int64_t *comput
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-/* Tokens of row b that are no padding. A text without a mask ends with padding where the output is one for the row. */
+/* Tokens of row b without padding. Without a mask, and with one output for each row, the text ends at the
+ * first padding. */
 static int length_of(const distill_store *s, const by_batch *b, const layout *l, int row)
 {
     const int32_t *mask = by_batch_ids(b, "mask"), *tokens = by_batch_ids(b, "tokens");
@@ -268,7 +270,7 @@ static bool is_cut(const distill_store *s, const layout *l)
     return s->top > 0 && l->width > 2 * s->top + 1;
 }
 
-/* The highest logits of a position: ids, logits, and what each of the others has. */
+/* The highest logits of a position: ids, logits, and the value that all others share. */
 static void pack_top(const float *x, int64_t width, int top, int32_t *out)
 {
     float *high = (float *)(out + top), low = 0;
@@ -303,7 +305,7 @@ static void unpack_top(const int32_t *in, int64_t width, int top, float *x)
         x[in[k]] = high[k];
 }
 
-/* Words of a position, and positions of a row that are kept. */
+/* Words for each position, and positions of a row that are stored. */
 static size_t words_of(const distill_store *s, const layout *l)
 {
     return is_cut(s, l) ? 2 * (size_t)s->top + 1 : (size_t)l->width;
@@ -355,7 +357,7 @@ static by_status unpack(distill_store *s, const by_batch *b, const layout *l, in
 
 /* ---- batches ----------------------------------------------------------------------------------- */
 
-/* What the teacher reads of a batch. */
+/* The inputs of the teacher in a batch. */
 static by_batch question(const distill_store *s, const by_batch *b)
 {
     const int32_t *own = by_batch_ids(b, "segments"), *other = by_batch_ids(b, "teacher_segments");
@@ -387,7 +389,8 @@ static by_status compute(distill_store *s, by_pass *p, const by_batch *q, const 
     return l->second ? by_pass_read(p, by_io_output(by_pass_io(p), "second"), s->second) : BY_OK;
 }
 
-/* The rows of a batch that the file has are read; the others are computed, with the whole batch, and appended. */
+/* Reads the rows of a batch that the file has. If any is missing, computes the whole batch and appends the
+ * missing rows. */
 static by_status fill(distill_store *s, by_pass *p, const by_batch *q, const layout *l)
 {
     bool missing = false;

@@ -1,4 +1,5 @@
-/* distill_student.c - students: cut out of the teacher, opened, or new; and whether they can learn from the teacher. */
+/* distill_student.c - the student: layers of the teacher, a saved model or a new one; checks that it can
+ * learn from the teacher. */
 #include <stdio.h>
 
 #include "align/distill_run.h"
@@ -6,7 +7,7 @@
 
 /* ---- layers of the teacher --------------------------------------------------------------------- */
 
-/* The teacher with the head that the run needs, which is nearly always the one that it has. */
+/* The teacher with the head that the run needs, usually its own. */
 static by_status cut_from(const distill_run *r, const by_model *from, const by_model_spec *spec,
                           by_model **out)
 {
@@ -54,7 +55,7 @@ static bool same_labels(const by_model *a, const by_model *b)
     return true;
 }
 
-/* The student's labels are the teacher's, in the same order. */
+/* Gives the student the teacher's labels, in the same order. */
 static by_status name_labels(const distill_run *r, by_model *m)
 {
     const int n = by_model_labels(r->teacher);
@@ -72,7 +73,7 @@ static by_status name_labels(const distill_run *r, by_model *m)
     return s;
 }
 
-/* Whether the model in a directory lacks the head that is wanted. */
+/* Whether the model in a directory lacks the required head. */
 static by_status lacks_head(const distill_run *r, const by_model_spec *spec, bool *out)
 {
     by_model *m = by_model_open(r->device, r->spec.student.model, &(by_model_spec){.dtype = spec->dtype});
@@ -128,7 +129,7 @@ static by_status check_token(const distill_run *r, const by_tokenizer *other, in
     return s;
 }
 
-/* The student's directory has a tokenizer of the same tokens, or none. */
+/* The student's tokenizer, if its directory has one, must have the teacher's tokens. */
 static by_status check_tokenizer(const distill_run *r)
 {
     by_tokenizer *t = r->spec.student.model ? by_tokenizer_load(r->spec.student.model) : NULL;

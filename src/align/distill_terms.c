@@ -1,4 +1,4 @@
-/* distill_terms.c - see distill_terms.h: hidden states of layers, attention scores, relations of values. */
+/* distill_terms.c - see distill_terms.h: hidden states of layers, attention scores, value relations. */
 #include "align/distill_terms.h"
 
 #include <math.h>
@@ -102,7 +102,7 @@ by_tensor *distill_layers(by_graph *g, const distill_pair *p)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* (B or 1, 1, T or 1, T): 1 where a key is seen. */
+/* (B or 1, 1, T or 1, T): 1 where a query may attend to a key. */
 static by_tensor *seen_keys(by_graph *g, const distill_pair *p)
 {
     const int64_t b = by_dim(p->mask, 0), t = by_dim(p->mask, 1);
@@ -115,7 +115,7 @@ static by_tensor *seen_keys(by_graph *g, const distill_pair *p)
     return by_mul(g, keys, by_clamp(g, train_shift(g, ahead, 1), 0, 1));
 }
 
-/* Scores of the student and of the teacher, or their values: (B, H, T, any). */
+/* Attention scores or values of the student and the teacher: (B, H, T, any). */
 typedef struct heads_pair {
     by_tensor *own, *taught;
 } heads_pair;
@@ -149,7 +149,7 @@ by_tensor *distill_attention(by_graph *g, const distill_pair *p)
     return by_scale(g, sum, 1.0 / BY_MAX(n, 1));
 }
 
-/* The mean over heads and queries of the divergence of two attentions, from scores (B, H, T, T). */
+/* The divergence of two attention distributions, from scores (B, H, T, T); a mean over heads and queries. */
 static by_tensor *attention_divergence(by_graph *g, const distill_pair *p, by_tensor *own, by_tensor *taught)
 {
     by_tensor *hide = by_scale(g, train_shift(g, seen_keys(g, p), -1), 1e4);

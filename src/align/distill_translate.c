@@ -1,5 +1,6 @@
-/* distill_translate.c - sequence-level distillation (Kim and Rush 2016): the teacher translates the training sources once, and its
- * translations take the place of the targets. They lie in out/teacher, under a name that follows from the teacher and the data. */
+/* distill_translate.c - sequence-level distillation (Kim and Rush 2016): the teacher translates the training
+ * sources once, and its translations replace the targets. The files are in out/teacher, and their name is a
+ * hash of the teacher, the search and the data. */
 #include <stdio.h>
 
 #include "align/distill_run.h"
@@ -7,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-/* Of the teacher, the search and the contents of the data. */
+/* A hash of the teacher, the search and the data. */
 static by_status name_of(const distill_run *r, uint64_t *out)
 {
     const by_distill_run_spec *s = &r->spec;
@@ -22,7 +23,7 @@ static by_status name_of(const distill_run *r, uint64_t *out)
     return BY_OK;
 }
 
-/* A text as one line. */
+/* Writes a text as one line. */
 static by_status put_line(base_writer *w, const cJSON *line, const char *key)
 {
     const char *text;
@@ -47,7 +48,7 @@ static by_status put_lines(char *text, base_writer *source, base_writer *target)
     return s;
 }
 
-/* The objects of the search become two files of lines. */
+/* Splits the objects that the search wrote into two files of lines. */
 static by_status split(const char *from, const char *source, const char *target)
 {
     base_writer a = {0}, b = {0};
@@ -73,7 +74,7 @@ static by_status translate(distill_run *r, const char *path)
 {
     const by_distill_run_spec *s = &r->spec;
     by_text_result result;
-    const by_text_spec spec = {.metrics = "exact", /* the cheapest: none is read */
+    const by_text_spec spec = {.metrics = "exact", /* the cheapest form; no scores are read */
                                .prefix = s->objective.prefix_count ? s->objective.prefixes[0] : NULL,
                                .words = s->objective.label_words,
                                .source = s->objective.source,

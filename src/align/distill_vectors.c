@@ -1,5 +1,6 @@
-/* distill_vectors.c - students of sentence embedders, as a client of the loop: rows are sentences, and what is compared are the vectors
- * that the models pool from their last hidden states. Evaluated by how alike both order pairs of held-out sentences. */
+/* distill_vectors.c - distillation of sentence embedders, as a client of the loop. Rows are sentences, and
+ * the loss compares pooled vectors. Evaluation measures how similarly both models rank pairs of held-out
+ * sentences. */
 #include <math.h>
 
 #include "align/distill_run.h"
@@ -11,13 +12,13 @@
 #include "train/loop.h"
 #include "train/task_batches.h"
 
-enum { FEW_PASSES = 24, MOST_HELD = 512 }; /* sentences of which all pairs are compared */
+enum { FEW_PASSES = 24, MOST_HELD = 512 }; /* sentences whose pairs are all compared */
 
 typedef struct vectors {
     distill_run *r;
     const by_distill_run_spec *asked;
     by_distill_run_spec spec; /* with every default filled in */
-    by_embedder *teacher;     /* knows the pooling; its model is not the one that teaches */
+    by_embedder *teacher;     /* provides the pooling; another copy of its model teaches */
     by_model *student;
     by_trainer *trainer;
     by_passes *passes;
@@ -29,7 +30,7 @@ typedef struct vectors {
     float *weights;
     size_t room;
     float *wanted, *own;             /* (held, width): vectors of the held-out sentences */
-    float *wanted_pairs, *own_pairs; /* cosines of all pairs of them */
+    float *wanted_pairs, *own_pairs; /* cosine similarities of all pairs of them */
     int64_t epoch, epoch_steps;
     by_metric metrics[BY_METRICS_MAX];
     train_loop loop;
@@ -37,7 +38,7 @@ typedef struct vectors {
 
 /* ---- batches ----------------------------------------------------------------------------------- */
 
-/* Adds the weights by which hidden states are summed. */
+/* Adds the pooling weights of the hidden states to the batch. */
 static by_status pool(vectors *v, const data_rows *rows, const int *list, int count)
 {
     by_batch *b = &v->batch.batch;
@@ -100,7 +101,7 @@ static by_status read_losses(void *self, int count, double *losses, double *norm
 
 /* ---- evaluation -------------------------------------------------------------------------------- */
 
-/* Vectors of length 1 of all held-out sentences. */
+/* Unit vectors of all held-out sentences. */
 static by_status embed(vectors *v, by_model *m, float *out)
 {
     data_row_groups groups = {0};
@@ -148,7 +149,7 @@ static void compare_pairs(const vectors *v, const float *x, int width, float *ou
         }
 }
 
-/* The mean cosine of the two vectors of a sentence; NaN for widths that differ. */
+/* The mean cosine similarity of the two vectors of a sentence; NaN if the widths differ. */
 static double mean_cosine(const vectors *v)
 {
     const int width = by_model_width(v->student);
@@ -160,7 +161,7 @@ static double mean_cosine(const vectors *v)
     return sum / v->held.count;
 }
 
-/* Rank correlation first: it decides which student is best. */
+/* Rank correlation comes first: it selects the best student. */
 static by_status correlate(const vectors *v, by_task_result *out)
 {
     score_metrics *m = score_metrics_new(SCORE_METRICS_NUMBERS, NULL, 1);
@@ -277,7 +278,7 @@ static const train_client client = {step, read_losses, evaluate, save, load, rec
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
-/* Appends the texts from `first` on, `count` of them, as rows. */
+/* Appends `count` texts, from `first` on, as rows. */
 static by_status add_texts(vectors *v, data_rows *rows, const data_examples *e, int first, int count)
 {
     for (int i = first; i < first + count; i++) {
@@ -345,7 +346,7 @@ static by_status fill_defaults(vectors *v)
     return BY_OK;
 }
 
-/* The teacher's vectors of the held-out sentences are always the same. */
+/* The teacher's vectors of the held-out sentences are computed once. */
 static by_status make_wanted(vectors *v)
 {
     const int width = by_model_width(v->r->teacher);
@@ -378,7 +379,7 @@ static by_status make_trainer(vectors *v)
     if (!v->trainer)
         return base_error_status();
     data_row_groups groups = {0};
-    by_status status = data_rows_by_length(&v->rows, s->batch, &groups); /* the longest come first */
+    by_status status = data_rows_by_length(&v->rows, s->batch, &groups); /* longest first */
     if (status == BY_OK)
         status = make_batch(v, &v->rows, groups.rows, groups.first[1]);
     if (status == BY_OK && !by_trainer_program(v->trainer, &v->batch.batch))
@@ -448,7 +449,7 @@ static by_status take_best(vectors *v)
     return BY_OK;
 }
 
-/* The folder becomes one of sentence-transformers, as the teacher's is. */
+/* Saves the folder in the sentence-transformers format, with the teacher's settings. */
 static by_status leave(vectors *v)
 {
     char *stage;

@@ -1,5 +1,5 @@
-/* policy.c - losses of policy gradients with clipped ratios: PPO, GRPO and its variants, RLOO; the critic of PPO
- * (banyan/align.h). */
+/* policy.c - policy-gradient losses with clipped ratios (PPO, GRPO and its variants, RLOO) and the loss of
+ * PPO's critic (banyan/align.h). */
 #include "base/base.h"
 #include "align/losses.h"
 #include "align/terms.h"
@@ -7,7 +7,7 @@
 #define SOFT_GOOD 1.0
 #define SOFT_BAD  1.05
 #define ALMOST_HALF \
-    0.4999 /* added before a cast, which rounds to nearest: rounds up, but not a whole number with a rounding error */
+    0.4999 /* makes a cast, which rounds to nearest, round up; below 0.5 for rounding errors */
 
 /* (B) as (B, 1), so that it repeats along the tokens. */
 static by_tensor *column(by_graph *g, by_tensor *x)
@@ -54,8 +54,8 @@ static by_tensor *token_losses(by_graph *g, const by_policy_spec *s, by_tensor *
                                        : train_clipped_losses(g, s, ratio, advantages);
 }
 
-/* 1 for tokens whose entropy is at least the quantile 1 - share of the n tokens of the batch: sorted, those from index
- * (1 - share) (n - 1), rounded up. Padding sorts last. */
+/* 1 for tokens whose entropy is at least the quantile 1 - share of the n tokens of the batch. With the
+ * entropies sorted, this quantile has the index (1 - share) (n - 1), rounded up. Padding sorts last. */
 static by_tensor *entropy_mask(by_graph *g, double share, by_tensor *entropy, by_tensor *mask)
 {
     const int64_t n = by_elements(mask), column_of[] = {n, 1}, one = 1;
@@ -69,7 +69,7 @@ static by_tensor *entropy_mask(by_graph *g, double share, by_tensor *entropy, by
     return by_detach(g, train_shift(g, by_scale(g, below, -1), 1));
 }
 
-/* e^d - d - 1, d = reference - policy: an estimate of the divergence that is never negative (k3). */
+/* The k3 estimate of the divergence, which is never negative: e^d - d - 1, d = reference - policy. */
 static by_tensor *divergence(by_graph *g, by_model_io *io, const train_answers *a)
 {
     by_tensor *ref = train_array(g, io, "token_ref_logps", a->logps);
@@ -81,7 +81,7 @@ static by_tensor *divergence(by_graph *g, by_model_io *io, const train_answers *
 
 static by_tensor *average(by_graph *g, const by_policy_spec *s, const train_answers *a, by_tensor *terms)
 {
-    terms = by_mul(g, terms, a->mask); /* (B, T), also where there is one ratio for an answer */
+    terms = by_mul(g, terms, a->mask); /* (B, T), even with one ratio per answer */
     if (s->mean == BY_MEAN_SEQUENCE)
         return by_mean(g, by_div(g, by_sum(g, terms, 1), train_answer_lengths(g, a)), 0);
     if (s->mean == BY_MEAN_TOKEN)

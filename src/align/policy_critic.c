@@ -1,4 +1,5 @@
-/* policy_critic.c - what PPO adds: a model with a value for each token, and the advantages that follow from it. */
+/* policy_critic.c - the critic of PPO: a model with a value for each token, and the advantages computed from
+ * its values. */
 #include <math.h>
 
 #include "align/policy_run.h"
@@ -9,7 +10,7 @@
 
 #define CRITIC "critic"
 
-/* Whether a directory has a head of one number already. */
+/* Whether a directory has a head with one output. */
 static by_status has_head(by_device *d, const char *dir, bool *out)
 {
     by_model *m = by_model_open(d, dir, &(by_model_spec){0});
@@ -51,7 +52,7 @@ by_status align_critic_open(align_policy *p, const char *checkpoint)
     return status;
 }
 
-/* Heads that sum up a text have a number for each row, and none for its tokens. */
+/* Heads that pool a text have one output per row, not one per token. */
 static by_status check_values(const align_critic *c)
 {
     const int32_t tokens[2] = {0}, pick[2] = {0, 1};
@@ -108,7 +109,7 @@ void align_critic_close(align_critic *c)
 static by_status reserve(align_policy *p)
 {
     align_critic *c = &p->critic;
-    enum { STEP = 8 }; /* few widths, few passes */
+    enum { STEP = 8 }; /* widths are rounded so that few passes are compiled */
     c->cols = (p->rollouts.longest + STEP - 1) / STEP * STEP;
     const size_t n = (size_t)p->rollouts.rows * (size_t)c->cols;
     if (n <= c->capacity)
@@ -129,7 +130,7 @@ static by_status reserve(align_policy *p)
     return pick && last ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* From (rows, width) to (rows, cols); `nothing` where there is no token. */
+/* Copies (rows, width) to (rows, cols), with `nothing` where there is no token. */
 static void narrow(const align_policy *p, const float *from, float nothing, float *to)
 {
     const align_rollouts *r = &p->rollouts;
@@ -148,7 +149,7 @@ static void widen(const align_policy *p, const float *from, float *to)
             to[(ptrdiff_t)i * r->width + r->prompt[i] - 1 + t] = from[i * p->critic.cols + t];
 }
 
-/* The position before each token of the answers, in a batch of these rows. */
+/* A batch of these rows that picks the position before each token of the answers. */
 static by_batch batch_of(align_policy *p, const int *rows, int count)
 {
     const align_rollouts *r = &p->rollouts;
@@ -184,7 +185,7 @@ static by_status read_values(align_policy *p, int part)
 
 /* ---- advantages ------------------------------------------------------------------------------------- */
 
-/* Towards a divergence of kl_target for each answer (Ziegler et al. 2019). */
+/* Moves beta towards a divergence of kl_target per answer (Ziegler et al. 2019). */
 static void adapt_beta(align_policy *p)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -234,7 +235,7 @@ by_status align_critic_advise(align_policy *p)
 
 /* ---- updates ---------------------------------------------------------------------------------------- */
 
-/* Rows of an array (rows, cols), in the memory of a micro-batch of the policy, which is larger. */
+/* Copies rows of an array (rows, cols) to the memory of a micro-batch of the policy, which is larger. */
 static const float *gather(const align_critic *c, const float *from, const int *rows, int count, float *to)
 {
     for (int i = 0; i < count; i++)

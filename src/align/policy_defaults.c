@@ -1,4 +1,4 @@
-/* policy_defaults.c - the numbers that policy runs take where their spec leaves them open: those of TRL. */
+/* policy_defaults.c - defaults of policy runs. They are TRL's. */
 #include "align/policy_run.h"
 
 static const char *const grpo_names[BY_GRPO_KINDS] = {"dapo", "grpo",  "dr_grpo", "bnpo",

@@ -1,4 +1,5 @@
-/* policy_learn.c - a step of a policy: log-probabilities of its answers, advantages from their rewards, updates. */
+/* policy_learn.c - a step of policy training: log-probabilities of the answers, advantages from their
+ * rewards, updates. */
 #include <math.h>
 
 #include "align/policy_run.h"
@@ -58,7 +59,7 @@ bool align_policy_needs_old(const align_policy *p)
            (align_policy_needs_reference(p) && p->spec.method != BY_ALIGN_GRPO);
 }
 
-/* The weight of a micro-batch of `rows` rows in an update of `all` rows with `tokens` tokens, of which it has `own`. */
+/* The weight of a micro-batch with `rows` of `all` rows and `own` of `tokens` tokens in an update. */
 static double share_of(const align_policy *p, int rows, int all, double tokens)
 {
     if (is_grpo(p, BY_GRPO_DAPO) || is_grpo(p, BY_GRPO_CISPO))
@@ -111,13 +112,13 @@ static by_status reserve_part(align_policy *p, int rows)
     return BY_OK;
 }
 
-/* Rows of a step that are computed at once. */
+/* Rows that are computed at once. */
 static int part_rows(const align_policy *p)
 {
     return p->spec.batch * p->spec.policy.generations;
 }
 
-/* (rows, width): the log-probabilities of the answers' tokens, 0 elsewhere. */
+/* Log-probabilities of the answers' tokens (rows, width), 0 elsewhere. */
 static by_status read_logps(align_policy *p, by_passes *passes, float *out)
 {
     const align_rollouts *r = &p->rollouts;
@@ -135,7 +136,7 @@ static by_status read_logps(align_policy *p, by_passes *passes, float *out)
     return BY_OK;
 }
 
-/* Without a model of its own, the reference is the policy without its adapter. */
+/* Without a separate model, the reference is the policy without its adapter. */
 static by_status read_reference(align_policy *p)
 {
     by_adapter *own = by_model_adapter(p->model);
@@ -148,7 +149,7 @@ static by_status read_reference(align_policy *p)
 
 /* ---- advantages ------------------------------------------------------------------------------------- */
 
-/* log p_old - log p_ref of each answer. */
+/* Sums log p_old - log p_ref over each answer. */
 static void sum_divergence(align_policy *p)
 {
     const align_rollouts *r = &p->rollouts;
@@ -225,7 +226,7 @@ static by_batch make_batch(align_policy *p, const int *rows, int count)
     return b;
 }
 
-/* One update from rows order[0..count), in micro-batches. */
+/* One update from rows order[0..count), computed in micro-batches. */
 static by_status update(align_policy *p, const int *order, int count, double rate)
 {
     const align_rollouts *r = &p->rollouts;
@@ -254,7 +255,7 @@ static by_status update(align_policy *p, const int *order, int count, double rat
     return BY_OK;
 }
 
-/* The order in which a pass takes the answers: as they are, or mixed where there are several updates. */
+/* The order of the answers in one pass over them: shuffled if the pass has several updates. */
 static void shuffle(align_policy *p, int64_t step, int pass)
 {
     const int rows = p->rollouts.rows;

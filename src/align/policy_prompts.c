@@ -6,7 +6,7 @@
 
 /* ---- one prompt --------------------------------------------------------------------------------- */
 
-/* The special tokens that a tokenizer puts before a text stay; an end token after it does not. */
+/* Keeps the special tokens that a tokenizer puts before a text, and removes an end token after it. */
 static by_status encode(align_prompts *x, const align_prompts_spec *spec, const char *text, size_t size,
                         bool special, align_prompt *out)
 {
@@ -67,7 +67,7 @@ static const char *member_text(const cJSON *o, const char *key)
     return cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-/* Takes a final message of the assistant away: it is the expected answer. */
+/* Removes a final message of the assistant, which is the expected answer. */
 static by_status take_expected(align_prompts *x, cJSON *messages, align_prompt *out)
 {
     const int last = cJSON_GetArraySize(messages) - 1;
@@ -145,7 +145,7 @@ static by_status read_expected(align_prompts *x, const cJSON *object, align_prom
     return BY_OK;
 }
 
-/* Takes the object over. */
+/* Takes ownership of the object. */
 static by_status add_object(align_prompts *x, const align_prompts_spec *spec, cJSON *object)
 {
     align_prompt one = {0};
@@ -188,7 +188,7 @@ static bool is_blank(const char *line)
     return line[strspn(line, " \t\r")] == '\0';
 }
 
-/* What a file has in it, by its first line that is not blank. */
+/* The contents of a file, by its first non-blank line. */
 typedef enum contents { TEXTS, OBJECTS, LIST } contents;
 
 static contents contents_of(const char *line)
@@ -197,10 +197,10 @@ static contents contents_of(const char *line)
     if (*line != '[')
         return *line == '{' ? OBJECTS : TEXTS;
     line += 1 + strspn(line + 1, " \t\r");
-    return *line == '{' || *line == '\0' ? LIST : TEXTS; /* a prompt may begin with a bracket, too */
+    return *line == '{' || *line == '\0' ? LIST : TEXTS; /* a prompt may also begin with a bracket */
 }
 
-/* A list of objects, whose first line has been read. */
+/* A list of objects. Its first line has been read already. */
 static by_status read_list(align_prompts *x, const align_prompts_spec *spec, base_lines *lines)
 {
     base_buf text = {0};

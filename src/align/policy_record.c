@@ -1,4 +1,4 @@
-/* policy_record.c - what run.json keeps of a policy run. */
+/* policy_record.c - the settings of a policy run in run.json. */
 #include <math.h>
 
 #include "align/policy_run.h"
@@ -13,7 +13,7 @@ static void record_rewards(const align_policy *p, train_record *out, base_buf *t
     train_record_text(out, "rewards", text->failed ? "" : text->data, TRAIN_SAME);
 }
 
-/* The stop strings, quoted and separated by commas; none: no text. */
+/* The stop strings, quoted and separated by commas; an empty text if there are none. */
 static void record_stops(const align_policy *p, train_record *out, base_buf *text)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -22,10 +22,10 @@ static void record_stops(const align_policy *p, train_record *out, base_buf *tex
         base_json_quote(text, run->stops[i]);
     }
     train_record_text(out, "stops", text->data, TRAIN_SAME);
-    out->facts[out->count - 1].absent = text->data; /* older records lack it */
+    out->facts[out->count - 1].absent = text->data; /* absent from records of earlier versions */
 }
 
-/* Values that older records lack. */
+/* Values that records of earlier versions do not have. */
 static void record_younger(const align_policy *p, train_record *out)
 {
     const by_policy_run *run = &p->spec.policy;
@@ -120,7 +120,7 @@ by_status align_policy_record(void *self, train_record *out)
     record_stops(p, out, &stops);
     base_free(p->reward_text);
     base_free(p->stop_text);
-    p->reward_text = rewards.data; /* the record points to both */
+    p->reward_text = rewards.data; /* the record borrows both */
     p->stop_text = stops.data;
     return rewards.failed || stops.failed ? BY_ERR_MEMORY : BY_OK;
 }

@@ -1,5 +1,5 @@
-/* policy_run.c - reinforcement learning for text as a client of the loop: a step samples answers to its prompts, has them judged,
- * and learns from them (banyan/align_policy.h). */
+/* policy_run.c - reinforcement learning for text as a client of the loop. A step samples answers to its
+ * prompts, rewards them, and updates the policy (banyan/align_policy.h). */
 #include "align/policy_run.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static by_status open_policy(align_policy *p, const char *dir, bool fresh)
     return check_model(p->model);
 }
 
-/* A new adapter changes nothing yet: the reference is the model without it. */
+/* A new adapter is the identity, so the reference is the model without it. */
 static bool is_own_reference(const align_policy *p)
 {
     return !p->spec.reference && p->spec.adapter && !model_adapter_is_folder(p->spec.model);
@@ -113,7 +113,7 @@ static by_status open_fresh(align_policy *p)
 
 /* ---- steps -------------------------------------------------------------------------------------- */
 
-/* The prompts of a step: the next ones of a permutation that each epoch has of its own. */
+/* Prompt i of a step, from a permutation that differs from epoch to epoch. */
 static const align_prompt *prompt_at(const align_policy *p, int64_t step, int i)
 {
     const int per_step = p->spec.batch * p->spec.accumulate;
@@ -121,7 +121,7 @@ static const align_prompt *prompt_at(const align_policy *p, int64_t step, int i)
     return &p->prompts.list[base_permute(at % n, n, p->spec.seed + at / n)];
 }
 
-/* Answers of different steps, and of evaluations, draw different numbers. */
+/* The seed of a step. Steps and evaluations have different seeds. */
 static uint64_t seed_of(const align_policy *p, int64_t step, bool trial)
 {
     const base_philox x = base_philox_at(p->spec.seed, trial ? UINT64_MAX : (uint64_t)step, 0);
@@ -177,7 +177,7 @@ static by_status step(void *self, int64_t step, double rate, train_work *work)
 static by_status read_losses(void *self, int count, double *losses, double *norms)
 {
     const align_policy *p = self;
-    for (int i = 0; i < count; i++) { /* one, as the run is watched */
+    for (int i = 0; i < count; i++) { /* count is 1 for this client */
         losses[i] = p->last_loss;
         norms[i] = p->last_norm;
     }
@@ -199,7 +199,7 @@ static const align_prompt *held_out(const align_policy *p, int i)
     return p->eval_prompts.count ? &p->eval_prompts.list[i] : &p->prompts.list[p->train_prompts + i];
 }
 
-/* One answer to some of the held-out prompts. Adds up what they are worth. */
+/* Samples one answer to each of some held-out prompts. Adds up rewards and lengths. */
 static by_status try_some(align_policy *p, int first, int count, double *reward, double *length)
 {
     align_rollouts *r = &p->trials;
@@ -288,7 +288,7 @@ static by_status check_spec(const by_align_spec *s)
     return check_terms(s);
 }
 
-/* Room for prompt and answer within the context. */
+/* Fits prompt and answer into the context. */
 static by_status plan_lengths(align_policy *p)
 {
     const int context = by_model_context(p->model), asked = p->spec.policy.max_new_tokens;
@@ -301,7 +301,7 @@ static by_status plan_lengths(align_policy *p)
     return BY_OK;
 }
 
-/* The last prompts of a random order, the same in every run, are held out. */
+/* Holds out the last prompts of a random order, which is the same in every run. */
 static by_status hold_out(align_policy *p)
 {
     align_prompts *x = &p->prompts;
@@ -485,7 +485,7 @@ static void tear_down(align_policy *p)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-/* Leave the best model in the folder itself; without an evaluation, the last. */
+/* Saves the best model in the run folder; without evaluations, the last one. */
 static by_status finish(align_policy *p)
 {
     const by_align_spec *s = &p->spec;
@@ -525,7 +525,7 @@ static void describe(const align_policy *p)
     base_buf_free(&note);
 }
 
-/* The numbers of the last step that matter most. */
+/* Copies the main metrics of the last step to the result. */
 static void report_result(align_policy *p)
 {
     static const char *const names[] = {"reward", "kl", "entropy", "completions/mean_length"};

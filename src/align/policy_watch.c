@@ -1,4 +1,4 @@
-/* policy_watch.c - what a policy run reports of each step, under the names that people know, and the answers it shows. */
+/* policy_watch.c - metrics of policy runs, under their usual names, and samples of answers. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -144,7 +144,7 @@ static void add_clipping(align_policy *p, double tokens)
     align_measures_add(m, s->region_mean / tokens, "clip_ratio/region_mean");
 }
 
-/* The divergence of whole answers, summed over their tokens, as it stands in their rewards. */
+/* The mean divergence of whole answers (summed over their tokens) that their rewards include. */
 static double answer_kl(const align_policy *p)
 {
     double sum = 0;
@@ -224,7 +224,7 @@ void align_policy_measure(align_policy *p)
 
 #define SAMPLES "samples.jsonl"
 
-/* The lines up to a step; one that a crash has torn is dropped. */
+/* Keeps the lines up to a step. Drops a last line that a crash left incomplete. */
 static void keep_lines(const char *text, size_t size, int64_t step, base_buf *kept)
 {
     const char *end;
@@ -282,7 +282,7 @@ static void put_sample(const align_policy *p, int64_t step, int row, base_buf *o
     base_buf_puts(out, "}\n");
 }
 
-/* Every few steps, answers to different prompts of the step. A file that cannot be written is no reason to end a run. */
+/* Writes answers to different prompts of the step every few steps. A write error does not end the run. */
 by_status align_samples_write(align_policy *p, int64_t step)
 {
     const by_policy_run *run = &p->spec.policy;

@@ -1,4 +1,5 @@
-/* preferences.c - losses of preferences: DPO and its variants, KTO, CPO, SimPO, ORPO, reward models (banyan/align.h). */
+/* preferences.c - preference losses: DPO and its variants, KTO, CPO, SimPO, ORPO, reward models
+ * (banyan/align.h). */
 #include <math.h>
 #include <string.h>
 
@@ -131,7 +132,7 @@ static by_tensor *discopop(by_graph *g, by_tensor *d, double beta)
     return by_add(g, logistic, by_mul(g, much, by_sub(g, exponential, logistic)));
 }
 
-/* Compares answers of equal rank, not those to one prompt. */
+/* Compares answers of equal rank, not the two answers to a prompt. */
 static by_tensor *ranked(by_graph *g, by_tensor *better, by_tensor *worse)
 {
     return by_sub(g, by_sort(g, better, false, NULL), by_sort(g, worse, false, NULL));
@@ -179,7 +180,7 @@ by_tensor *train_dpo_losses(by_graph *g, const by_dpo_spec *s, const train_ratio
     }
 }
 
-/* f(r) of the divergence (docs/ALIGN.md; Wang et al. 2023). */
+/* f(r) for the divergence of the spec (docs/ALIGN.md; Wang et al. 2023). */
 static by_tensor *worth(by_graph *g, const by_dpo_spec *s, by_tensor *ratio)
 {
     const double alpha = train_or(s->divergence_alpha, 0.5), less = alpha - 1;
@@ -201,8 +202,9 @@ typedef struct pair_tensors {
     by_tensor *weights; /* (n); NULL: 1 */
 } pair_tensors;
 
-/* How likely the policy is to write both answers: for each, exp of the mean of log p - log sum p^2 over its tokens. The
- * latter is that of the distribution with doubled logits minus that of the plain one. No gradient. */
+/* WPO weights: how likely the policy is to write both answers. For each answer, exp of the mean of log p -
+ * log sum p^2 over its tokens. log sum p^2 is the log-normalizer of the doubled logits minus twice that of
+ * the logits. No gradient. */
 static by_tensor *pair_weights(by_graph *g, const by_model_io *io, const pair_tensors *p)
 {
     const train_answers *a = p->answers;
@@ -213,7 +215,7 @@ static by_tensor *pair_weights(by_graph *g, const by_model_io *io, const pair_te
     return by_detach(g, by_mul(g, chosen(g, each), rejected(g, each)));
 }
 
-/* The loss of one kind, a scalar; *losses gets that of each pair. */
+/* The loss of one kind, a scalar; *losses gets the loss of each pair. */
 static by_tensor *one_loss(by_graph *g, const by_dpo_spec *s, const pair_tensors *p, by_tensor **losses)
 {
     if (s->divergence != BY_DIVERGENCE_REVERSE_KL && !by_dpo_takes_divergence(s->kind))
@@ -227,13 +229,13 @@ static by_tensor *one_loss(by_graph *g, const by_dpo_spec *s, const pair_tensors
         *losses = p->weights ? by_mul(g, *losses, p->weights) : *losses;
         return by_mean(g, *losses, 0);
     }
-    /* one mean over all tokens; a pair's own loss is that of its tokens */
+    /* one mean over all tokens; the loss of a pair is the mean over its tokens */
     by_tensor *w = chosen(g, p->logps), *n = chosen(g, p->lengths);
     *losses = by_scale(g, by_div(g, w, n), -1);
     return by_scale(g, by_div(g, train_total(g, w), train_total(g, n)), -1);
 }
 
-/* The sum of the terms, or the loss of the kind alone. */
+/* The weighted sum of the terms, or the loss of the single kind. */
 static by_tensor *all_losses(by_graph *g, const by_dpo_spec *s, const pair_tensors *p, by_tensor **losses)
 {
     by_tensor *sum = NULL;
@@ -305,7 +307,7 @@ by_tensor *by_kto_loss(void *user, by_graph *g, by_model_io *io)
 
 /* ---- without a reference ---------------------------------------------------------------------- */
 
-/* -log of the likelihood, a mean over tokens: of the answers, or with ORPO of prompts and answers. */
+/* The negative log-likelihood, a mean over tokens: of the answers, or for ORPO of prompts and answers. */
 static by_tensor *likelihood(by_graph *g, by_model_io *io, by_cpo_kind kind, by_tensor *logps,
                              by_tensor *lengths)
 {

@@ -1,5 +1,5 @@
-/* reward_checks.c - rewards that need nothing but the texts: exact answers, arithmetic, sorted lists, JSON, regular expressions,
- * lengths (banyan/align_policy.h). */
+/* reward_checks.c - rewards computed from the texts alone: exact answers, arithmetic, sorted lists, JSON,
+ * regular expressions, lengths (banyan/align_policy.h). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <math.h>
 #include <pcre2.h>
@@ -83,7 +83,7 @@ static by_status measure_length(const check *c, const by_judged *a, float *rewar
 
 /* ---- regular expressions ------------------------------------------------------------------------ */
 
-enum { MATCH_LIMIT = 1000000 }; /* steps; an expression that needs more is refused */
+enum { MATCH_LIMIT = 1000000 }; /* match limit; an expression that needs more steps is an error */
 
 static by_status bad_pattern(int error)
 {
@@ -108,7 +108,7 @@ static by_status compile_pattern(check *c, const char *pattern)
     return BY_OK;
 }
 
-/* Broken UTF-8, which a model of bytes may write, matches nothing. */
+/* Invalid UTF-8, which byte-level models may write, matches nothing. */
 static by_status measure_regex(const check *c, const by_judged *a, float *reward)
 {
     const int found =
@@ -139,7 +139,7 @@ static char next_sign(calculation *c)
     return *c->at;
 }
 
-/* Digits with a fraction; no exponent, no names of infinity. */
+/* Digits with an optional fraction; no exponent, inf or nan. */
 static double digits_of(calculation *c)
 {
     char text[64];
@@ -176,7 +176,7 @@ static double factor_of(calculation *c)
     return value;
 }
 
-/* An operator counts if an operand follows; a sign that ends the expression does not belong to it. */
+/* An operator counts only if an operand follows. A trailing sign is not part of the expression. */
 static bool operand_follows(const calculation *c)
 {
     const char *p = c->at + 1;
@@ -256,7 +256,7 @@ static by_status measure_arithmetic(const check *c, const by_judged *a, float *r
 
 /* ---- sorted lists ----------------------------------------------------------------------------------- */
 
-/* What a list is made of: numbers, the digits of a single number, or words. */
+/* The items of a list: numbers, the digits of a single number, or words. */
 typedef enum item_kind { NUMBERS, DIGITS, WORDS } item_kind;
 
 typedef struct items {
@@ -346,7 +346,7 @@ typedef int (*comparison)(const void *a, const void *b);
 static const comparison comparisons[] = {
     [NUMBERS] = compare_numbers, [DIGITS] = compare_digits, [WORDS] = compare_words};
 
-/* The items of a prompt, sorted: its numbers; the digits of its only number; or its words. */
+/* The expected items of a prompt, sorted: its numbers, the digits of its only number, or its words. */
 static by_status wanted_items(const char *prompt, item_kind *kind, items *out)
 {
     *kind = NUMBERS;
@@ -427,8 +427,8 @@ static by_status read_partial(check *c, const char *text)
 static const struct {
     const char *name;
     by_status (*measure)(const check *c, const by_judged *a, float *reward);
-    by_status (*read)(check *c, const char *argument); /* NULL: there is no argument */
-    bool optional;                                     /* the argument may be left out */
+    by_status (*read)(check *c, const char *argument); /* NULL: takes no argument */
+    bool optional;                                     /* the argument is optional */
 } checks[] = {{"exact", measure_exact, NULL, true},
               {"arithmetic", measure_arithmetic, NULL, true},
               {"sorted", measure_sorted, read_partial, true},

@@ -1,10 +1,12 @@
-/* reward_command.c - rewards from a command: a pool of processes that each read a line and print a number (banyan/align_policy.h).
- * A process that is late, ends, or prints something else is killed and replaced, and the answer goes to another process, a limited
- * number of times. Every process has a group of its own, so that what a shell has started ends with it.
+/* reward_command.c - rewards from a command: a pool of processes that each read a line and print a number
+ * (banyan/align_policy.h). A process that times out, exits or prints anything else is killed and replaced,
+ * and its answer goes to another process, up to a number of attempts. Every process has its own process
+ * group, so that children of the shell end with it.
  *
- * The leader of a group is a guard: a shell that waits for the end of a pipe whose other end this program alone holds, and then kills
- * the group. So whatever stays in the group ends with this program, however that ends. A process that is being started holds the other
- * end too until it is in the group and runs the shell: the guard never kills too early to catch it. */
+ * The leader of a group is a guard: a shell that waits for end of file on a pipe whose write end only this
+ * program holds, and then kills the group. So everything in the group ends when this program ends, for
+ * whatever reason. While a process starts, it also holds the write end until it has joined the group and runs
+ * the shell. The guard therefore never kills too early to catch it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -25,13 +27,13 @@ extern char **environ;
 enum { LONGEST_REPLY = 4096, REASON = 160, PATIENCE_MS = 100 };
 
 typedef struct worker {
-    pid_t pid;   /* 0: there is no process */
-    pid_t guard; /* the leader of its group */
+    pid_t pid;   /* 0: no process */
+    pid_t guard; /* process id of the group leader */
     int life;    /* the guard reads the other end */
     int in, out; /* our ends of its standard input and output */
-    int item;    /* the answer it judges; -1: none */
-    int served;  /* answers that it has judged */
-    size_t sent; /* bytes of the line */
+    int item;    /* the answer that it scores; -1: none */
+    int served;  /* answers that it has scored */
+    size_t sent; /* bytes of the line written so far */
     double deadline;
     char reply[LONGEST_REPLY];
     size_t got;
@@ -44,13 +46,13 @@ typedef struct pool {
     bool (*cancelled)(void *user);
     void *user;
     worker *workers;
-    struct pollfd *polls; /* two of each worker */
+    struct pollfd *polls; /* two for each worker */
     int count;
     /* the present call */
     base_buf lines;
-    size_t *first; /* (answers + 1): where their lines begin */
+    size_t *first; /* (answers + 1): offsets of their lines */
     int *tries;    /* (answers) failed attempts */
-    int *queue;    /* (answers) to be judged, a stack */
+    int *queue;    /* (answers): a stack of the answers to score */
     int waiting, done, answers;
     float *rewards;
 } pool;
@@ -72,13 +74,12 @@ static void pause_ms(int ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
 }
 
-/* Two ends above the standard ones, which no other program inherits. */
+/* A pipe whose ends are above the standard descriptors and close on exec. */
 static by_status open_pipe(int ends[2])
 {
     int low[2];
 #ifdef __linux__
-    const int made =
-        pipe2(low, O_CLOEXEC); /* another thread may start a program before the copies are made */
+    const int made = pipe2(low, O_CLOEXEC); /* another thread may start a program before the flags are set */
 #else
     const int made = pipe(low);
 #endif
@@ -103,7 +104,8 @@ static void close_both(const int ends[2])
     close(ends[1]);
 }
 
-/* A shell with these ends as its input and output, in a group (0: a new one), with the usual reactions to signals. */
+/* Starts a shell with these ends as its input and output, in a process group (0: a new one), with default
+ * signal handlers. */
 static int spawn_shell(char *command, int in, int out, pid_t group, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -197,8 +199,8 @@ static by_status start(pool *p, worker *w)
     return s;
 }
 
-/* Ends a process and all that it has started. A process gets `patience` ms to end by itself. Returns its status; -1: it was killed
- * here. */
+/* Ends a process and its group. The process gets `patience` ms to exit by itself. Returns its status; -1 if
+ * it was killed here. */
 static int stop(worker *w, int patience)
 {
     int status = 0;
@@ -217,7 +219,7 @@ static int stop(worker *w, int patience)
     return ended == 0 ? -1 : status;
 }
 
-/* write() that raises no SIGPIPE in a program that has not asked for it. */
+/* write() without SIGPIPE. */
 static ssize_t write_quietly(int fd, const void *bytes, size_t n)
 {
     sigset_t broken, before, waiting;
@@ -237,7 +239,7 @@ static ssize_t write_quietly(int fd, const void *bytes, size_t n)
 
 /* ---- failures ----------------------------------------------------------------------------------- */
 
-/* The answer of a failed attempt goes back to the queue, gets the fallback, or ends the call. */
+/* After a failed attempt: puts the answer back in the queue, gives it the fallback, or fails. */
 static by_status give_up(pool *p, int item, const char *reason)
 {
     if (p->tries[item]++ < retries_of(p)) {
@@ -274,7 +276,7 @@ static by_status nonsense(pool *p, worker *w, const char *what)
     return give_up(p, w->item, reason);
 }
 
-/* The process closed its output. One that ends after a number of answers, with success, is just replaced. */
+/* The process closed its output. If it exited with success after some answers, it is only replaced. */
 static by_status ended(pool *p, worker *w)
 {
     char reason[REASON];
@@ -325,14 +327,14 @@ static by_status send_line(pool *p, worker *w)
         const ssize_t n = write_quietly(w->in, p->lines.data + p->first[w->item] + w->sent, size - w->sent);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0) /* a broken pipe shows at the other end as well */
+        if (n < 0) /* the output shows a broken pipe as well */
             return BY_OK;
         w->sent += (size_t)n;
     }
     return BY_OK;
 }
 
-/* A line is a number, and nothing follows it. */
+/* A line must be a single number. */
 static by_status take_line(pool *p, worker *w, char *end)
 {
     char *rest;
@@ -353,7 +355,7 @@ static by_status take_line(pool *p, worker *w, char *end)
     return BY_OK;
 }
 
-/* Reads what is there; the worker may have no item or process afterwards. */
+/* Reads the available output. Afterwards the worker may have no item or no process. */
 static by_status receive(pool *p, worker *w)
 {
     while (true) {
@@ -361,7 +363,7 @@ static by_status receive(pool *p, worker *w)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return BY_OK; /* nothing more for now */
+            return BY_OK; /* nothing more to read */
         if (n == 0)
             return ended(p, w);
         w->got += (size_t)n;
@@ -376,7 +378,7 @@ static by_status receive(pool *p, worker *w)
 
 /* ---- the pool ----------------------------------------------------------------------------------- */
 
-/* A process without work that has ended or has printed something is replaced before it gets work. */
+/* Replaces an idle process that has exited or printed something. */
 static void check_idle(pool *p, worker *w)
 {
     char byte;
@@ -411,10 +413,10 @@ static bool is_busy(const worker *w)
     return w->pid && w->item >= 0;
 }
 
-/* Waits until a process can be read or written, or is late. */
+/* Waits until a process can be read or written, or the next timeout. */
 static void wait_for(pool *p)
 {
-    double wait = 0.2; /* the caller's wish to stop is seen so often */
+    double wait = 0.2; /* how often `cancelled` is polled */
     for (int i = 0; i < p->count; i++) {
         const worker *w = &p->workers[i];
         const bool busy = is_busy(w);

@@ -1,4 +1,4 @@
-/* reward_model.c - rewards from a classifier of ours: the number of a reward model, or the probability of a label
+/* reward_model.c - rewards from a classifier: the output of a reward model, or the probability of a label
  * (banyan/align_policy.h). */
 #include <math.h>
 
@@ -11,8 +11,8 @@ typedef struct scorer {
     by_model *model;
     by_tokenizer *tokenizer;
     by_predictor *predictor;
-    by_chat *chat; /* NULL: it has no template */
-    char *start;   /* the special tokens that the tokenizer puts before a text */
+    by_chat *chat; /* NULL: no chat template */
+    char *start;   /* special tokens that the tokenizer puts before a text */
     bool logit, answer_alone;
     int labels, label;
 } scorer;
@@ -48,13 +48,14 @@ static by_status classify(scorer *s, const char **texts, int count, float *rewar
     return status;
 }
 
-/* A conversation with its answer, as the template of the classifier has it. What the tokenizer puts before it is left out. */
+/* Renders a conversation and its answer with the classifier's template. Special tokens that the tokenizer
+ * adds in front are removed. */
 static by_status render(const scorer *s, const by_judged *a, char **out)
 {
     base_buf json = {0};
     by_chat_text text = {0};
     const size_t end = strlen(a->messages) - 1, start = s->start ? strlen(s->start) : 0;
-    base_buf_put(&json, a->messages, end); /* without the bracket */
+    base_buf_put(&json, a->messages, end); /* without the closing bracket */
     base_buf_puts(&json, end > 1 ? ", " : "");
     base_buf_puts(&json, "{\"role\": \"assistant\", \"content\": ");
     base_json_quote(&json, a->answer);

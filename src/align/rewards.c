@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* The argument of "kind:argument", or NULL if `what` is of another kind. */
+/* The argument of "kind:argument", or NULL if `what` is not of this kind. */
 static const char *argument_of(const char *what, const char *kind)
 {
     const size_t n = strlen(kind);
@@ -26,7 +26,7 @@ static by_status open_judge(const by_reward_source *s, const align_court *court,
     return align_check_open(s->what, out);
 }
 
-/* What precedes the colon, with a number where an earlier source has the same name. */
+/* The part before the colon, with a number appended if an earlier source has the same name. */
 static char *name_of(const align_rewards *r, const by_reward_source *s)
 {
     const char *from = s->name ? s->name : s->what ? s->what : "callback";

@@ -37,7 +37,7 @@ void align_rollouts_free(align_rollouts *r)
 
 /* ---- rows --------------------------------------------------------------------------------------- */
 
-/* Widths are few, so that few passes are compiled. */
+/* Rounds widths up, so that few passes are compiled. */
 static int round_up(int n, int context)
 {
     enum { STEP = 16 };
@@ -62,7 +62,7 @@ static by_status make_rows(align_rollouts *r, int width)
     return BY_OK;
 }
 
-/* The end token is one of the answer: the policy has chosen it. */
+/* The end token belongs to the answer, because the policy has chosen it. */
 static void measure_row(align_rollouts *r, int row, const by_generation *text, int eos)
 {
     r->prompt[row] = text->prompt;
@@ -105,7 +105,7 @@ static by_status arrange(align_rollouts *r, const by_generate_result *made, cons
 
 /* ---- texts -------------------------------------------------------------------------------------- */
 
-/* Cuts the stop string off that ended an answer. */
+/* Removes the stop string that ended an answer. */
 static void cut_stop(char *text, const by_policy_run *run)
 {
     const size_t n = strlen(text);

@@ -79,7 +79,7 @@ static by_status reserve_cells(align_part *p, size_t n)
 
 /* ---- arrays ------------------------------------------------------------------------------------ */
 
-/* All tokens of the chosen rows: what ORPO makes likely. */
+/* All tokens of the chosen rows, for the likelihood term of ORPO. */
 static by_status fill_all_targets(align_part *p, int count)
 {
     const by_batch *b = &p->batch.rows.batch;
@@ -100,7 +100,7 @@ static void put_numbers(by_batch *b, const char *name, int64_t count, const floa
     by_batch_put(b, name, BY_F32, 1, &count, values);
 }
 
-/* Sequences and rows have the same numbers, since examples do not share rows here. */
+/* Sequences and rows have the same numbers, because examples do not share rows here. */
 static void fill_rows(align_part *p, int count)
 {
     for (int i = 0; i < count; i++) {

@@ -1,11 +1,11 @@
-/* tuning_loss.c - which loss a method minimises, and what it needs for it (tuning.h). */
+/* tuning_loss.c - the loss of each method and its requirements (tuning.h). */
 #include <math.h>
 
 #include "align/terms.h"
 #include "align/tuning.h"
 #include "base/base.h"
 
-/* The loss of the task, with the share of tokens that are predicted right, and their entropy. */
+/* The loss of the task, with token accuracy and entropy. */
 static by_tensor *tuning_loss(void *user, by_graph *g, by_model_io *io)
 {
     by_tensor *targets = by_io_input(io, "targets"), *logits = by_io_output(io, "logits");
@@ -87,7 +87,7 @@ bool align_has_loss(const by_align_spec *s, by_dpo_kind kind)
     return false;
 }
 
-/* Whether one of the losses has label smoothing. */
+/* Whether any of the losses has label smoothing. */
 static bool smooths(const by_align_spec *s)
 {
     static const by_dpo_kind kinds[] = {BY_DPO_SIGMOID, BY_DPO_ROBUST, BY_DPO_EXO_PAIR, BY_DPO_AOT,
@@ -132,7 +132,7 @@ void align_describe_losses(const by_align_spec *s, base_buf *out)
         base_buf_printf(out, "%s%.9g %s", i ? ", " : "", s->losses[i].weight, by_dpo_name(s->losses[i].kind));
 }
 
-/* ---- what a method needs ------------------------------------------------------------------------ */
+/* ---- requirements of a method -------------------------------------------------------------------- */
 
 bool align_needs_reference(const by_align_spec *s)
 {

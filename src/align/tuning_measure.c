@@ -1,4 +1,4 @@
-/* tuning_measure.c - what is watched while a model learns from given answers, under the names people know (tuning.h). */
+/* tuning_measure.c - metrics of learning from given answers, under their usual names (tuning.h). */
 #include <math.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ int align_tally_read(const align_tally *m, by_metric out[BY_METRICS_MAX])
     int n = m->count;
     for (int i = 0; i < n; i++)
         out[i] = (by_metric){m->list[i].name, value_of(m, i)};
-    /* Answers that do not come in pairs have a margin, too. */
+    /* Unpaired answers have a margin as well. */
     const double margin = find_value(m, "rewards/chosen") - find_value(m, "rewards/rejected");
     if (n < BY_METRICS_MAX && isfinite(margin) && isnan(find_value(m, "rewards/margins")))
         out[n++] = (by_metric){"rewards/margins", margin};
@@ -76,7 +76,7 @@ static by_status measure_scalar(align_tally *m, const char *name, by_pass *pass,
     return BY_OK;
 }
 
-/* Of evaluations: training has the model's own loss, which returns nothing. */
+/* For evaluations. Training uses the model's own loss, which has no such outputs. */
 static by_status measure_tuning(align_tally *m, const align_part *p, by_pass *pass)
 {
     const double counted = (double)p->batch.counted;

@@ -1,4 +1,4 @@
-/* tuning_preview.c - rows of a run as the model would get them (tuning_data.h). */
+/* tuning_preview.c - the first rows of a run, as the model gets them (tuning_data.h). */
 #include "align/methods.h"
 #include "align/tuning_data.h"
 

@@ -1,4 +1,5 @@
-/* tuning_reference.c - log-probabilities of answers under a model that does not learn, and the file that keeps them (tuning.h). */
+/* tuning_reference.c - log-probabilities of answers under the reference, and the file that caches them
+ * (tuning.h). */
 #include "align/tuning.h"
 #include "banyan/adapter.h"
 #include "banyan/weights.h"
@@ -38,7 +39,7 @@ by_status align_reference_run(align_reference *r, const by_batch *b, float *out)
 
 /* ---- all sequences ------------------------------------------------------------------------------- */
 
-/* The lists of a cache: training and evaluation, as they are and mismatched. Those that are not there are empty. */
+/* The lists of a cache: training and evaluation, each plain and mismatched. Absent lists are empty. */
 typedef struct cached {
     const char *name;
     const data_instructions *list;
@@ -63,7 +64,7 @@ static void lists_of(const align_cache *c, cached out[LISTS])
     }
 }
 
-/* Of the tokens and of which of them are answers. */
+/* A hash of the tokens and of the mask of answers. */
 static uint64_t fingerprint(const data_instructions *x, uint64_t seed)
 {
     uint64_t h = seed;

@@ -1,4 +1,5 @@
-/* tuning_run.c - runs that learn from given answers: supervised tuning, preferences, reward models; a client of the loop. */
+/* tuning_run.c - runs that learn from given answers: supervised tuning, preferences, reward models; a client
+ * of the loop. */
 #include <math.h>
 #include <string.h>
 
@@ -19,19 +20,19 @@ typedef struct tuning {
     by_model *model;
     by_trainer *trainer;
     by_passes *passes;         /* of evaluation */
-    align_reference reference; /* unless all its log-probabilities are known */
-    align_reference present;   /* KTO: the model as it is, on mismatched answers */
-    by_memory *memory;         /* of the activations of both, and of evaluation */
-    data_row_groups groups;    /* of the present epoch */
+    align_reference reference; /* not made if all its log-probabilities are known */
+    align_reference present;   /* KTO: the current model, on mismatched answers */
+    by_memory *memory;         /* activations of both and of evaluation */
+    data_row_groups groups;    /* of the current epoch */
     int64_t epoch, epoch_steps;
     align_tally seen; /* of the last step */
     by_metric measures[BY_METRICS_MAX], metrics[BY_METRICS_MAX];
-    base_buf losses; /* of DPO, in words */
+    base_buf losses; /* the losses of DPO in words */
     train_loop loop;
     by_align_result *result;
 } tuning;
 
-enum { FEW_PASSES = 24 }; /* shapes that are kept compiled */
+enum { FEW_PASSES = 24 }; /* shapes that stay compiled */
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
@@ -73,7 +74,7 @@ static by_status save(void *self, const char *dir)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* The batch of these rows with everything that the loss reads. */
+/* Makes the batch of these rows with everything that the loss reads. */
 static by_status make_batch(tuning *t, align_part *p, const int *rows, int count)
 {
     const by_align_spec *s = &t->spec;
@@ -81,7 +82,7 @@ static by_status make_batch(tuning *t, align_part *p, const int *rows, int count
     if (align_needs_reference(s) && !p->ref_logps)
         BY_TRY(align_reference_run(&t->reference, &p->batch.rows.batch, p->ref));
     if (align_needs_mismatched(s)) {
-        float *logps = p->margin; /* free here: judged answers have no margins */
+        float *logps = p->margin; /* unused here: unpaired answers have no margins */
         if (!p->ref_mismatched)
             BY_TRY(align_reference_run(&t->reference, &p->other.rows.batch, p->other_ref));
         BY_TRY(align_reference_run(&t->present, &p->other.rows.batch, logps));
@@ -107,7 +108,7 @@ static double weigh(const tuning *t, int64_t g)
                              t->groups.first[g + 1] - t->groups.first[g]);
 }
 
-/* The mean of a step is one over all learned tokens, or all examples, of its micro-batches. */
+/* The loss of a step is a mean over all predicted tokens, or all examples, of its micro-batches. */
 static by_status step(void *self, int64_t step, double rate, train_work *work)
 {
     tuning *t = self;
@@ -162,7 +163,8 @@ static by_status evaluate_groups(tuning *t, const data_row_groups *groups, align
     return BY_OK;
 }
 
-/* The loss and, in t->metrics, the other measures; of supervised tuning, the perplexity first. */
+/* Computes the loss and, in t->metrics, the other metrics. For supervised tuning, the perplexity comes
+ * first. */
 static by_status evaluate_all(tuning *t, double *loss, int *count)
 {
     align_tally m = {0};
@@ -187,12 +189,12 @@ static by_status evaluate_all(tuning *t, double *loss, int *count)
 static by_status evaluate(void *self, by_report *r, double *score)
 {
     tuning *t = self;
-    (void)score; /* the loss decides */
+    (void)score; /* the loss selects the best model */
     r->metrics = t->metrics;
     return evaluate_all(t, &r->eval_loss, &r->n_metrics);
 }
 
-/* ---- what is recorded -------------------------------------------------------------------------- */
+/* ---- run.json ---------------------------------------------------------------------------------- */
 
 static void record_method(const tuning *t, train_record *out)
 {
@@ -224,7 +226,7 @@ static void record_method(const tuning *t, train_record *out)
     train_record_newer(out, "dynamic", s->dynamic, 0);
     train_record_newer(out, "noise", s->noise, 0);
     train_record_newer(out, "keep_end", s->keep_end, 0);
-    if (align_needs_reference(s)) /* where it lies may change */
+    if (align_needs_reference(s)) /* its path may change */
         train_record_newer(out, "own_reference", s->reference != NULL, NAN);
     align_source_record(&t->source, out);
     for (int i = 0; i < BY_COUNT(numbers); i++)
@@ -275,7 +277,8 @@ static const train_client quiet_client = {step, read_losses, evaluate, save, loa
 
 /* ---- set-up ------------------------------------------------------------------------------------ */
 
-/* A rate by method and width. Preferences move a model that writes well already; a thirtieth of the rate is enough. */
+/* The default learning rate by method and width. Preference methods start from a model that writes well
+ * already and use a thirtieth of the rate. */
 static double usual_rate(const tuning *t)
 {
     const bool first = t->spec.method == BY_ALIGN_SFT || is_reward(&t->spec);
@@ -307,7 +310,7 @@ static by_status fill_defaults(tuning *t)
     return BY_OK;
 }
 
-/* With overwrite an earlier run stays as it is until everything is open. */
+/* With overwrite, an earlier run is kept until everything is open. */
 static by_status open_folder(tuning *t)
 {
     const by_align_spec *s = &t->spec;
@@ -322,7 +325,8 @@ static by_status open_folder(tuning *t)
                                                .user = s->user});
 }
 
-/* The model as it was at the start: the one that learns, while it has learnt nothing, or without its new adapter; else another copy. */
+/* The model as it was at the start: the trained model itself before its first step or without its new
+ * adapter, otherwise another copy. */
 static by_status open_reference(tuning *t, bool first)
 {
     const by_align_spec *s = &t->spec;
@@ -348,7 +352,7 @@ static by_status open_reference(tuning *t, bool first)
     return align_reference_make(&t->reference, t->reference.own, false, &t->memory);
 }
 
-/* Log-probabilities of the reference: read, or made now, or left to the steps. */
+/* Log-probabilities of the reference: read, computed now, or left to the steps. */
 static by_status prepare_reference(tuning *t)
 {
     static const char name[] = "reference.safetensors";
@@ -376,7 +380,7 @@ static by_status prepare_reference(tuning *t)
     return status;
 }
 
-/* Passes of evaluation, for rows of all lengths, share their activations. */
+/* Evaluation passes for rows of all lengths share their activations. */
 static by_status make_passes(tuning *t)
 {
     by_pass_spec spec = {.grads = BY_GRAD_NONE, .loss_alone = true, .memory = &t->memory};
@@ -402,7 +406,7 @@ static by_status make_trainer(tuning *t)
     return t->trainer ? BY_OK : base_error_status();
 }
 
-/* The largest batches come first: theirs is the memory that all others use, and the run needs no more later. */
+/* Compiles the largest batches first. All others use their memory, and the run needs no more later. */
 static by_status plan_memory(tuning *t)
 {
     BY_TRY(align_part_largest(&t->train, &t->spec, t->spec.batch));
@@ -464,7 +468,7 @@ static void tear_down(tuning *t)
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-/* The best model takes the place of the last. */
+/* Replaces the last model by the best. */
 static by_status take_best(tuning *t)
 {
     const by_model_spec spec = {.dtype = t->spec.dtype, .weights = t->spec.weights};
@@ -472,7 +476,7 @@ static by_status take_best(tuning *t)
     if (!m)
         return base_error_status();
     free_passes(t);
-    by_model_set_pad(m, by_model_pad(t->model)); /* of the rows that were made */
+    by_model_set_pad(m, by_model_pad(t->model)); /* rows that were generated */
     by_model_free(t->model);
     t->model = t->eval.list.model = t->eval.list.rows.model = m;
     t->eval.mismatched.model = t->eval.mismatched.rows.model = m;
@@ -481,7 +485,7 @@ static by_status take_best(tuning *t)
     return make_passes(t);
 }
 
-/* Leave the model in the folder itself, as anyone would expect to find it. */
+/* Saves the model in the run folder. */
 static by_status finish(tuning *t)
 {
     by_align_result *r = t->result;
@@ -553,7 +557,7 @@ static by_status check_loss(const by_align_spec *s)
                : BY_OK;
 }
 
-/* What can be said before anything is opened. */
+/* Checks that need no open files. */
 static by_status check_spec(const by_align_spec *s)
 {
     BY_TRY(train_check_weights(s->weights, s->adapter || s->freeze, s->model));
