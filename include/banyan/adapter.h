@@ -29,9 +29,10 @@ struct by_adapter_spec {
     const char *save; /* modules to train and store in full, besides a new head; NULL: none */
     /* biases to train: "none", "lora_only" (of adapted layers), "all"; NULL: "none" */
     const char *bias;
-    const char *layers; /* numbers of the layers whose targets are adapted; NULL: all */
-    const char *tokens; /* ids of tokens whose embeddings are trained, for a tied head too; NULL: none */
-    /* IA3 in place of LoRA: a factor for each output of a target. Of the members above, only targets and save are for IA3. */
+    const char *layers; /* layer numbers to which targets are limited; NULL: all */
+    const char *tokens; /* ids of tokens whose embeddings are trained, also in a tied head; NULL: none */
+    /* IA3 in place of LoRA: a factor for each output of a target. Of the members above, only targets and save
+     * apply. */
     bool ia3;
     /* IA3: the targets whose inputs are scaled instead of their outputs, as names or an expression as in
      * targets. Names are ends of paths; if both members are lists, these names must be among the targets. "":

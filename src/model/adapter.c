@@ -1,7 +1,8 @@
-/* adapter.c - the life of an adapter (banyan/adapter.h): from a configuration to parameters that a model is built with. */
+/* adapter.c - creates adapters from a configuration and frees them (banyan/adapter.h). */
 #include "model/adapter.h"
 
-/* Declares the adapter's parameters: builds the model once, with the hook noting what the configuration names. */
+/* Declares the adapter's parameters by building the model once. The hook declares what the configuration
+ * names. */
 static by_status find_layers(by_adapter *a)
 {
     by_model *m = a->model;
@@ -27,7 +28,7 @@ static by_status find_layers(by_adapter *a)
     return s;
 }
 
-/* The body has no gradients, moments or masters, and gets none. */
+/* Excludes the body from updates. It was opened without gradients, moments and masters. */
 static by_status freeze_body(by_model *m)
 {
     if (m->params->training)
@@ -49,14 +50,14 @@ static by_status prepare(by_adapter *a, const char *dir)
     const bool all = model_adapter_takes_all(a);
     BY_TRY(find_layers(a));
     BY_TRY(model_adapter_complete(a));
-    if (all) /* now that they have names, their biases can be found too */
+    if (all) /* their names are known now, so their biases can be matched too */
         BY_TRY(find_layers(a));
     if (dir)
         BY_TRY(model_adapter_match(a, dir));
     return by_params_freeze(a->params, a->training);
 }
 
-/* Takes the configuration over, also on failure. dir: the folder with its values, or NULL. */
+/* Takes ownership of the configuration, even on failure. dir: the folder with the values, or NULL. */
 static by_adapter *make(by_model *m, cJSON *json, const char *dir, bool training)
 {
     by_adapter *a = json ? base_alloc_zero(1, sizeof *a) : NULL;
@@ -75,7 +76,7 @@ static by_adapter *make(by_model *m, cJSON *json, const char *dir, bool training
     return NULL;
 }
 
-/* The adapter is in use from now on, or freed. */
+/* Selects the adapter, or frees it on failure. */
 static by_adapter *finish(by_adapter *a, by_status s)
 {
     if (s == BY_OK)

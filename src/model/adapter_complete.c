@@ -1,4 +1,5 @@
-/* adapter_complete.c - what a configuration gets once the layers of the model are known: lists of modules, patterns, numbers. */
+/* adapter_complete.c - completes a configuration once the layers of the model are known: lists of modules,
+ * patterns, numbers. */
 #include "model/adapter.h"
 
 typedef struct member {
@@ -6,7 +7,7 @@ typedef struct member {
     cJSON *value;
 } member;
 
-/* The module that a parameter of the adapter is of: its name without the prefix and all from `end` on. */
+/* The module of an adapter's parameter: its name without the prefix and without everything from `end` on. */
 static char *module_of(const by_adapter *a, int param, const char *end)
 {
     const char *name = a->params->list[param].name + strlen(MODEL_ADAPTER_PREFIX);
@@ -25,7 +26,7 @@ static bool add_name(cJSON *list, const char *name)
     return item && cJSON_AddItemToArray(list, item);
 }
 
-/* All, or those whose inputs are scaled. */
+/* All adapted modules, or only those whose inputs are scaled. */
 static cJSON *adapted_modules(const by_adapter *a, bool inputs)
 {
     cJSON *list = cJSON_CreateArray();
@@ -42,7 +43,7 @@ static cJSON *adapted_modules(const by_adapter *a, bool inputs)
     return ok ? list : NULL;
 }
 
-/* The modules that are stored whole; null where there are none. Biases alone may have other values besides. */
+/* The modules that are stored whole; null without any. Replaced biases alone do not count. */
 static cJSON *saved_modules(by_adapter *a)
 {
     cJSON *list = cJSON_CreateArray();
@@ -64,7 +65,7 @@ static cJSON *saved_modules(by_adapter *a)
     return ok ? cJSON_CreateNull() : NULL;
 }
 
-/* The adapted modules that have another rank, or another alpha, than the rest. */
+/* The adapted modules whose rank, or alpha, differs from the default. */
 static cJSON *other_values(const by_adapter *a, bool ranks)
 {
     cJSON *pattern = cJSON_CreateObject();
@@ -95,8 +96,8 @@ static bool list_inputs(by_adapter *a)
     return put_members(a, &(member){"feedforward_modules", adapted_modules(a, true)}, 1);
 }
 
-/* Names in the spelling of files are ends of paths or expressions, which cannot be translated: the modules that they have
- * matched are listed instead. */
+/* Names as in files may be path suffixes or expressions, which cannot be translated. The matched modules are
+ * listed instead. */
 static bool list_modules(by_adapter *a)
 {
     const member all[] = {{"exclude_modules", cJSON_CreateNull()},

@@ -13,7 +13,8 @@ static const struct {
              {BY_TASK_ANSWER, "QUESTION_ANS"},  {BY_TASK_LM, "CAUSAL_LM"},
              {BY_TASK_SEQ2SEQ, "SEQ_2_SEQ_LM"}, {BY_TASK_FEATURES, "FEATURE_EXTRACTION"}};
 
-/* NULL for models of pictures: PEFT's classes of tasks pass inputs of texts on, which not all of these take. */
+/* NULL for models of pictures, because PEFT's task classes pass text inputs on, which not all of these models
+ * take. */
 static const char *task_type(const by_model *m)
 {
     for (int i = 0; i < BY_COUNT(tasks) && !m->arch->pictures; i++)
@@ -33,7 +34,8 @@ by_task model_adapter_task(const cJSON *json)
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* Keys that are read below, and keys that say nothing about what an adapter computes: of every method, and of one. */
+/* Keys that are read below, and keys that do not affect what an adapter computes: of every method, and of
+ * one. */
 static const char *const known[] = {"auto_mapping",
                                     "base_model_name_or_path",
                                     "exclude_modules",
@@ -95,7 +97,7 @@ static bool is_in(const char *const *keys, const char *key)
     return *keys != NULL;
 }
 
-/* A key that is not known is harmless as long as it is switched off. */
+/* An unknown key is accepted if it is switched off. */
 static by_status check_keys(const cJSON *json, const char *const *own)
 {
     for (const cJSON *k = json->child; k; k = k->next) {
@@ -108,7 +110,7 @@ static by_status check_keys(const cJSON *json, const char *const *own)
     return BY_OK;
 }
 
-/* Initialisations that take a part of the weights out of the body leave an adapter that belongs to what is left. */
+/* Other initialisations change the weights of the body, and the adapter fits only the changed weights. */
 static by_status check_init(const cJSON *json)
 {
     static const char *const plain[] = {"gaussian", "eva", "orthogonal"};
@@ -125,7 +127,7 @@ static by_status check_init(const cJSON *json)
         io_show(init->valuestring).text);
 }
 
-/* A list of strings or of numbers, or one alone; NULL where it is absent or null. */
+/* A list of strings or of numbers, or a single one; NULL if absent or null. */
 static by_status read_list(const cJSON *json, const char *key, bool numbers, bool alone, const cJSON **out)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -178,7 +180,7 @@ static bool are_tokens(const cJSON *list)
     return ok;
 }
 
-/* A list of token ids, or lists by the names of embeddings. */
+/* A list of token ids, or one list for each embedding name. */
 static by_status read_tokens(const cJSON *json, model_adapter_config *c)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(json, "trainable_token_indices");
@@ -222,8 +224,8 @@ static by_status read_ia3(const cJSON *json, model_adapter_config *c)
 
 enum { MAX_PREFIX = 1 << 12 };
 
-/* A prefix or a prompt. The rest follows from the model, and the shape of the parameter shows whether it is right. What a projection
- * has made of a prefix is in the file, and so is a prompt, whatever it was initialised with. */
+/* Reads a prefix or a prompt. The rest follows from the model, and the shape of the parameter shows whether
+ * it fits. The file has the final values, whatever projection or initialisation made them. */
 static by_status read_prefix(by_adapter *a)
 {
     const by_model *m = a->model;
@@ -278,9 +280,9 @@ cJSON *model_adapter_read_config(const char *dir)
     return json;
 }
 
-/* ---- a new one -------------------------------------------------------------------------------- */
+/* ---- new adapters ----------------------------------------------------------------------------- */
 
-/* Appends the parts of a list with commas; numbers as numbers. */
+/* Appends the comma-separated parts of a text to a list; numbers as numbers. */
 static bool add_names(cJSON *list, const char *text, bool numbers)
 {
     bool ok = list != NULL;
@@ -307,7 +309,8 @@ bool model_adapter_lists(const cJSON *list, const char *name, size_t n)
     return false;
 }
 
-/* A head that is trained for a task with labels, and all that no file had values for, is stored with the adapter. */
+/* Stores a head that is trained for labels, and any part of the model without values in its file, with the
+ * adapter. */
 static bool add_heads(const by_model *m, cJSON *list)
 {
     const bool head = model_has_new_head(m->task);
@@ -339,7 +342,7 @@ static cJSON *save_list(const by_model *m, const by_adapter_spec *spec)
     return cJSON_CreateNull();
 }
 
-/* The layers that are usual for the family; NULL: there are none. */
+/* The default layers of the family; NULL: none. */
 static const char *usual_targets(const by_model *m, const by_adapter_spec *spec)
 {
     const arch_scaled *s = spec->ia3 ? arch_scaled_of(m->arch) : NULL;
@@ -363,7 +366,7 @@ static cJSON *target_list(const by_model *m, const by_adapter_spec *spec)
     return describe_names(spec->targets ? spec->targets : usual_targets(m, spec));
 }
 
-/* Of the usual names, those that are targets. */
+/* The default feed-forward names that are among the targets. */
 static cJSON *usual_feedforward(const by_model *m, const cJSON *targets)
 {
     const arch_scaled *s = arch_scaled_of(m->arch);
@@ -417,7 +420,7 @@ typedef struct member {
     cJSON *value;
 } member;
 
-/* An object with these members, which it takes over also on failure. */
+/* An object with these members. Takes ownership of them, even on failure. */
 static cJSON *object_of(const member *members, int n)
 {
     cJSON *json = cJSON_CreateObject();
@@ -435,7 +438,7 @@ static cJSON *object_of(const member *members, int n)
     return NULL;
 }
 
-/* The keys are sorted, as PEFT writes them. */
+/* Keys are sorted, as PEFT writes them. */
 static cJSON *describe_lora(const by_model *m, const by_adapter_spec *s)
 {
     const int rank = s->rank ? s->rank : 8;
@@ -484,7 +487,7 @@ static cJSON *describe_ia3(const by_model *m, const by_adapter_spec *s)
     return object_of(members, BY_COUNT(members));
 }
 
-/* PEFT opens no other lists. */
+/* PEFT rejects other lists. */
 static by_status check_feedforward(const cJSON *json)
 {
     const cJSON *targets = cJSON_GetObjectItemCaseSensitive(json, "target_modules"),
@@ -498,7 +501,7 @@ static by_status check_feedforward(const cJSON *json)
     return BY_OK;
 }
 
-/* The numbers of the model are added when they are known. */
+/* Numbers of the model are added once they are known. */
 static cJSON *describe_prefix(const by_model *m, const by_adapter_spec *s)
 {
     const member members[] = {{"auto_mapping", cJSON_CreateNull()},

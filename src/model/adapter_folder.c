@@ -1,4 +1,4 @@
-/* adapter_folder.c - the folders of PEFT: adapter_config.json and adapter_model.safetensors (or .bin). */
+/* adapter_folder.c - PEFT folders: adapter_config.json and adapter_model.safetensors (or .bin). */
 #include "base/file.h"
 #include "model/adapter.h"
 
@@ -72,8 +72,9 @@ int model_adapter_labels(const char *dir)
     return labels;
 }
 
-/* The parameter of the adapter that a tensor belongs to, or -1. A model may have been adapted with another head than it has here, so the
- * prefix of the body may be missing in the file, or be missing here. Old files name the biases of adapted layers as the body does. */
+/* The adapter's parameter for a tensor name, or -1. The adapter may have been trained with another head, so
+ * the prefix of the body may be missing in the file or in this model. Old files name the biases of adapted
+ * layers as the body does. */
 static int find_spelled(const by_adapter *a, const char *name)
 {
     int k = by_params_find(a->params, name);
@@ -99,7 +100,8 @@ static int find_spelled(const by_adapter *a, const char *name)
     return k;
 }
 
-/* The same for a bias that modules share: the file may have it under each of their names, the adapter has one of them. */
+/* The same for a bias that modules share. The file may have it under each of their names, the adapter under
+ * one. */
 static int find_as(const by_adapter *a, const char *name)
 {
     int k = find_spelled(a, name);
@@ -122,7 +124,7 @@ static int find_as(const by_adapter *a, const char *name)
     return k;
 }
 
-/* Files that were written before the reference library renamed its modules have the names of files of models. */
+/* Files from before the reference library renamed its modules use the names of model files. */
 static int find(const by_adapter *a, const char *name)
 {
     base_buf module = {0};
@@ -131,7 +133,8 @@ static int find(const by_adapter *a, const char *name)
     return k;
 }
 
-/* The parameter of the body that PEFT calls "X.base_layer.weight" or "X.base_layer.bias", or -1. A bias may be shared by modules. */
+/* The body's parameter for PEFT's "X.base_layer.weight" or "X.base_layer.bias", or -1. Modules may share a
+ * bias. */
 static int find_base(const by_adapter *a, const char *name)
 {
     const char *end = strstr(name, ".base_layer.");
@@ -147,7 +150,7 @@ static int find_base(const by_adapter *a, const char *name)
     return k;
 }
 
-/* PEFT stores the weights of an adapted embedding or head with the adapter. They must be those of the model. */
+/* PEFT stores the weights of an adapted embedding or head with the adapter. They must equal the model's. */
 static by_status check_base(const by_adapter *a, const by_weight *e, bool *is_base)
 {
     const int k = find_base(a, e->name);
@@ -185,7 +188,7 @@ static by_status check_shape(const by_adapter *a, int k, const by_weight *e)
                             io_show(e->name).text);
 }
 
-/* What PEFT stores besides, and the head or pooler of a model that is opened without one. */
+/* Other tensors that PEFT stores, and a head or pooler that the model was opened without. */
 static bool is_unused(const by_adapter *a, const char *name)
 {
     const bool bare = a->model->task == BY_TASK_FEATURES || a->model->task == BY_TASK_ENCODER;

@@ -1,17 +1,17 @@
-/* adapter_layers.c - what an adapter does to the layers of a model while it is built into a graph.
+/* adapter_layers.c - applies an adapter to the layers of a model while it is built into a graph.
  *
  *      LoRA:  y = x W^T + b + s (dropout(x) A^T) B^T
- *      DoRA:  y = c (x W^T + s (x A^T) B^T) + b,   c = m / |W + s B A|, the norm by output and without a gradient
- *      IA3:   y = l * (x W^T + b), or, where its inputs are scaled, y = (l * x) W^T + b
+ *      DoRA:  y = c (x W^T + s (x A^T) B^T) + b,   c = m / |W + s B A|, the norm of each output, without a gradient
+ *      IA3:   y = l * (x W^T + b), or with scaled inputs y = (l * x) W^T + b
  *
- * For embeddings, row t of the table plays x W^T, column t of A plays x A^T. */
+ * For embeddings, row t of the table replaces x W^T, and column t of A replaces x A^T. */
 #include <math.h>
 
 #include "model/adapter.h"
 
 /* ---- the parameters of a layer ---------------------------------------------------------------- */
 
-/* The name that a parameter has in the adapter's file: path and part are joined by a dot. NULL on failure. */
+/* The name of a parameter in the adapter's file: path and part joined by a dot. NULL on failure. */
 static char *tensor_name(by_graph *g, const by_adapter *a, const char *path, const char *part)
 {
     base_buf module = {0};
@@ -54,7 +54,8 @@ static int64_t outputs_of(const model_target *t, const by_tensor *w)
     return by_dim(w, t->embedding || t->w_is_kn ? 1 : 0);
 }
 
-/* A begins with the values of a linear layer in PyTorch and B with zeros; those of embeddings with zeros and normal ones. */
+/* A starts as PyTorch initialises a linear layer and B as zeros. For embeddings, A starts as zeros and B
+ * normally distributed. */
 static void declare(by_graph *g, by_adapter *a, model_target *t, const char *module, const by_tensor *w)
 {
     const int64_t in = inputs_of(t, w), out = outputs_of(t, w), r = t->rank;
@@ -84,7 +85,8 @@ static void declare(by_graph *g, by_adapter *a, model_target *t, const char *mod
         model_adapter_fix(a, norms);
 }
 
-/* The vector of IA3 begins with ones. It is no matrix, whatever its shape in PEFT: it does not decay. */
+/* The vector of IA3 starts as ones. It has no weight decay, because it is not a matrix despite its shape in
+ * PEFT. */
 static void declare_vector(by_graph *g, by_adapter *a, model_target *t, const char *module,
                            const by_tensor *w)
 {
@@ -100,7 +102,7 @@ static void declare_vector(by_graph *g, by_adapter *a, model_target *t, const ch
 
 /* ---- finding layers --------------------------------------------------------------------------- */
 
-/* The weight of a product that reads a table belongs to the head that is tied to it. */
+/* A product that reads a table belongs to the head that is tied to the table. */
 static const char *weight_name(const by_adapter *a, const char *name, bool embedding)
 {
     const arch_family *f = a->model->arch;
@@ -164,7 +166,7 @@ static by_status declare_layer(by_graph *g, by_adapter *a, model_target *t, cons
     return BY_OK;
 }
 
-/* Declares the adapter of a layer the first time it is met, if the configuration names the layer. */
+/* Declares the adapter of a layer when it is first seen, if the configuration names the layer. */
 static by_status meet(by_graph *g, by_adapter *a, const by_tensor *w, const by_tensor *b, bool embedding,
                       bool w_is_kn)
 {
@@ -208,7 +210,7 @@ static const model_target *target_of(by_graph *g, by_adapter *a, const by_tensor
 
 /* ---- layers ----------------------------------------------------------------------------------- */
 
-/* |W + s B A|^2 by output, from |W|^2 and small products alone: no matrix of the size of W is made. */
+/* |W + s B A|^2 for each output, from |W|^2 and small products, without a matrix of the size of W. */
 static by_tensor *squared_norms(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *w)
 {
     const by_dtype acc = gr_acc_type(a->params->type);
@@ -226,7 +228,7 @@ static by_tensor *squared_norms(by_graph *g, const by_adapter *a, const model_ta
     return by_add(g, sum, model_adapter_declared(g, a->params, t->norms));
 }
 
-/* The factor of every output: (outputs), of the type of activations. */
+/* The factor of every output: (outputs), in the type of activations. */
 static by_tensor *factors(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *w)
 {
     if (!a->training)
@@ -245,7 +247,8 @@ static by_tensor *raise(by_graph *g, const by_adapter *a, const model_target *t,
                         : by_add(g, y, by_scale(g, model_adapter_declared(g, a->params, t->shift), t->scale));
 }
 
-/* With dropout, the reference scales the product of what dropout has left, and adds that to the product of x. */
+/* With dropout, the reference scales only the product of the remaining inputs, and adds it to the product of
+ * x. */
 static by_tensor *dora(by_graph *g, const by_adapter *a, const model_target *t, by_tensor *x, by_tensor *w,
                        by_tensor *b, const by_linear_spec *plain)
 {
@@ -311,7 +314,7 @@ static by_tensor *adapt_gather(void *user, by_graph *g, by_tensor *table, by_ten
     return t ? look_up(g, a, t, table, ids, padding) : NULL;
 }
 
-/* ---- parameters with other values ------------------------------------------------------------- */
+/* ---- replaced parameters ---------------------------------------------------------------------- */
 
 static const model_replaced *find_replaced(const by_adapter *a, int body, bool tied)
 {
@@ -321,8 +324,8 @@ static const model_replaced *find_replaced(const by_adapter *a, int body, bool t
     return NULL;
 }
 
-/* Whether the bias of a module is that of an adapted one; *module becomes it. Several modules may share a bias: the copies that files
- * may have of it are named for them. Where all biases are trained, such a one keeps its own name. */
+/* Whether a bias belongs to an adapted module; *module gets its name. Files may store a bias that several
+ * modules share under each of their names. If all biases are trained, a shared bias keeps its own name. */
 static by_status is_adapted_bias(by_adapter *a, const char *name, base_buf *module, bool *out)
 {
     BY_TRY(model_adapter_matches(a, module->data, out));
@@ -334,7 +337,7 @@ static by_status is_adapted_bias(by_adapter *a, const char *name, base_buf *modu
     return BY_OK;
 }
 
-/* Whether the adapter has its own values of a parameter; *own_name gets their name in its file. */
+/* Whether the adapter replaces a parameter; *own_name gets its name in the adapter's file. */
 static by_status is_replaced(by_graph *g, by_adapter *a, const char *name, bool *out, char **own_name)
 {
     base_buf module = {0};
@@ -385,7 +388,7 @@ static by_tensor *adapt_param(void *user, by_graph *g, by_tensor *t)
     return t->params == a->model->params ? value_of(g, a, t->params->list[t->param].name, t, false) : NULL;
 }
 
-/* A head that is tied to a table keeps the table of the body, whatever the adapter does to that. */
+/* A head that is tied to a table reads the body's table, even if the adapter changes that. */
 static by_tensor *adapt_tied(void *user, by_graph *g, const char *name, by_tensor *table)
 {
     by_adapter *a = user;

@@ -1,5 +1,5 @@
-/* adapter_match.c - which modules a configuration of PEFT names. Expressions are Python's; PCRE2 agrees on all that paths of
- * modules need. */
+/* adapter_match.c - the modules that a PEFT configuration names. Expressions are Python's; PCRE2 agrees on
+ * everything that module paths need. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <math.h>
 #include <pcre2.h>
@@ -9,7 +9,7 @@
 
 /* ---- regular expressions ---------------------------------------------------------------------- */
 
-enum { MATCH_LIMIT = 1000000 }; /* steps; an expression that needs more is refused */
+enum { MATCH_LIMIT = 1000000 }; /* match limit; an expression that needs more steps is an error */
 
 static by_status bad_pattern(const char *pattern, int error)
 {
@@ -19,7 +19,7 @@ static by_status bad_pattern(const char *pattern, int error)
                      "adapter: the regular expression \"%s\": %s", io_show(pattern).text, why);
 }
 
-/* Whether the expression matches the whole text. *number, unless NULL, gets its first group as a number. */
+/* Whether the expression matches the whole text. *number, unless NULL, gets the first group as a number. */
 static by_status match(const char *pattern, const char *text, bool *out, long *number)
 {
     int error;
@@ -45,7 +45,7 @@ static by_status match(const char *pattern, const char *text, bool *out, long *n
     return found > 0 || found == PCRE2_ERROR_NOMATCH ? BY_OK : bad_pattern(pattern, found);
 }
 
-/* The same for an expression made of parts around a key of the configuration. */
+/* The same for an expression with a key of the configuration in the middle. */
 static by_status match_around(const char *before, const char *key, const char *after, const char *text,
                               bool *out, long *number)
 {
@@ -57,7 +57,7 @@ static by_status match_around(const char *before, const char *key, const char *a
 
 /* ---- spellings -------------------------------------------------------------------------------- */
 
-/* Whether the path goes on with these parts. */
+/* Whether the path starts with these parts. */
 static bool begins_with(const char *path, const char *parts)
 {
     const size_t n = strlen(parts);
@@ -81,7 +81,7 @@ bool model_adapter_path(const by_model *m, const char *path, base_buf *out)
     return !out->failed;
 }
 
-/* The path of a module or parameter, as the reference library and as files have it. */
+/* The path of a module or parameter in the reference library and in files. */
 typedef struct spellings {
     base_buf module;
     const char *file; /* NULL: the same */
@@ -100,7 +100,7 @@ static by_status spell(const by_adapter *a, const char *path, spellings *s)
 
 typedef by_status (*path_test)(const void *what, const char *path, bool *out);
 
-/* Whether the test holds for one of the spellings. Remembers that a configuration has names of files. */
+/* Whether the test holds for either spelling. Records whether the configuration uses names of files. */
 static by_status either(by_adapter *a, path_test one, const void *what, const spellings *s, bool *out)
 {
     BY_TRY(one(what, s->module.data, out));
@@ -155,7 +155,7 @@ static by_status lists_exactly(const void *what, const char *module, bool *out)
     return BY_OK;
 }
 
-/* The number of the layer in a path: the first after one of the patterns, or after any two parts. -1: none. */
+/* The layer number in a path: after the first matching pattern, or after any two parts. -1: none. */
 static by_status layer_of(const cJSON *patterns, const char *module, long *layer)
 {
     const cJSON *first = cJSON_IsArray(patterns) ? patterns->child : patterns;
@@ -225,7 +225,7 @@ static by_status matches_path(by_adapter *a, const char *path, bool *out)
     return status;
 }
 
-/* A configuration that was made for a model with a head has the prefix of the body in its paths. */
+/* A configuration made for a model with a head has the prefix of the body in its paths. */
 static by_status with_prefix(by_adapter *a, by_status (*one)(by_adapter *a, const char *path, bool *out),
                              const char *module, bool *out)
 {
@@ -245,7 +245,8 @@ by_status model_adapter_matches(by_adapter *a, const char *module, bool *out)
     return with_prefix(a, matches_path, module, out);
 }
 
-/* An expression matches the whole path. A name of a list is the end of the path, also in the middle of a part: PEFT compares these so. */
+/* An expression matches the whole path. A name in a list matches the end of the path, even within a part, as
+ * in PEFT. */
 static by_status has_end(const void *what, const char *module, bool *out)
 {
     const cJSON *names = what;
@@ -271,7 +272,7 @@ by_status model_adapter_scales_inputs(by_adapter *a, const char *module, bool *o
     return with_prefix(a, feeds_forward, module, out);
 }
 
-/* Whether a module that the parameter lies in ends with the name. */
+/* Whether the parameter is in a module whose path ends with the name. */
 static by_status is_saved_as(const void *what, const char *parameter, bool *out)
 {
     const cJSON *name = what;
@@ -286,7 +287,7 @@ static by_status is_saved_as(const void *what, const char *parameter, bool *out)
     return BY_OK;
 }
 
-/* The same for one of the names. */
+/* The same for any of the names. */
 static by_status is_saved(const void *what, const char *parameter, bool *out)
 {
     const cJSON *names = what;
@@ -338,7 +339,7 @@ static by_status is_key(const void *what, const char *module, bool *out)
     return s;
 }
 
-/* The value of the first key of a pattern that the end of the path matches. */
+/* The value of the first key of a pattern that matches the end of the path. */
 static by_status in_pattern(by_adapter *a, const cJSON *pattern, const spellings *module, double fallback,
                             double *out)
 {

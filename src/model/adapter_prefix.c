@@ -1,8 +1,9 @@
-/* adapter_prefix.c - prefix tuning: keys and values that stand before the text in every layer. One parameter holds them, a row for each
- * position: keys and values of the first layer, of the second, and so on.
+/* adapter_prefix.c - prefix tuning: trained keys and values before the text in every layer. They are one
+ * parameter with a row for each position: keys and values of the first layer, of the second, and so on.
  *
- * Where there is no cache, they are put before the keys and values of the text. A cache has room for them before the first token: the
- * generator feeds that many tokens, whose own keys and values they replace. */
+ * Without a cache, they are put before the keys and values of the text. A cache has room for them before the
+ * first token: the generator feeds that many placeholder tokens, and the prefix replaces their keys and
+ * values. */
 #include "model/adapter.h"
 
 int model_adapter_prefix(const by_adapter *a)
@@ -10,7 +11,7 @@ int model_adapter_prefix(const by_adapter *a)
     return a ? (int)a->config.prefix : 0;
 }
 
-/* The layers come in order when the parameter is declared. */
+/* Layers are declared in order. */
 static by_status declare_layer(by_graph *g, by_adapter *a, int layer, int64_t width,
                                const by_attention_spec *spec)
 {
@@ -45,7 +46,7 @@ by_tensor *model_prefix_before(by_graph *g, by_tensor *rows, by_tensor *x)
     return by_concat(g, (by_tensor *[]){y, x}, 2, 1);
 }
 
-/* The place in the cache of every new position: (B, T), in f32. */
+/* The cache position of every new token: (B, T), in f32. */
 static by_tensor *places_of(by_graph *g, by_tensor *past, int64_t positions)
 {
     by_tensor *first = by_reshape(g, by_cast(g, past, BY_F32), 2, (int64_t[]){-1, 1});

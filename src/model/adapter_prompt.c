@@ -1,8 +1,9 @@
-/* adapter_prompt.c - prompt tuning: embeddings of N positions that stand before every text.
+/* adapter_prompt.c - prompt tuning: trained embeddings of N positions before every text.
  *
- * Without a cache, the body is built over the prompt alone first, once for all rows. A decoder's prompt does not see the text, so
- * the text needs nothing of it but the keys and values of its layers, which are put before those of the text as with a prefix. A
- * cache has room for them before the first token: the generator feeds that many tokens, and the prompt replaces their embeddings. */
+ * Without a cache, the body is first built over the prompt alone, once for all rows. A decoder's prompt does
+ * not attend to the text, so the text needs only the keys and values of its layers, which are put before
+ * those of the text as with a prefix. A cache has room for them before the first token: the generator feeds
+ * that many placeholder tokens, and the prompt replaces their embeddings. */
 #include "model/adapter.h"
 #include "nn/cache.h"
 
@@ -31,7 +32,7 @@ static by_status declare(by_graph *g, by_adapter *a, const by_tensor *table)
     return by_graph_status(g);
 }
 
-/* The embeddings of the tokens that stand for the prompt. */
+/* The embeddings of the prompt's placeholder tokens. */
 static by_tensor *embed(void *user, by_graph *g, by_tensor *table, by_tensor *ids, int padding)
 {
     by_adapter *a = user;
@@ -46,7 +47,7 @@ static by_tensor *embed(void *user, by_graph *g, by_tensor *table, by_tensor *id
                : by_reshape(g, rows, 3, (int64_t[]){1, info->dim[0], info->dim[1]});
 }
 
-/* Keeps the keys and values of the prompt, or puts them before those of the text. */
+/* Stores the keys and values of the prompt, or puts them before those of the text. */
 static void extend(void *user, by_graph *g, int layer, by_tensor *past, const by_attention_spec *spec,
                    by_tensor **k, by_tensor **v)
 {

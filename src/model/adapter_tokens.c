@@ -1,5 +1,5 @@
-/* adapter_tokens.c - tokens whose embeddings are trained beside LoRA (trainable_token_indices of PEFT): rows of a table that have other
- * values with the adapter, for look-ups and for a head that is tied to the table. */
+/* adapter_tokens.c - trained token embeddings beside LoRA (trainable_token_indices of PEFT): the adapter
+ * replaces rows of a table, for look-ups and for a head that is tied to the table. */
 #include "model/adapter.h"
 
 /* ---- configuration ---------------------------------------------------------------------------- */
@@ -11,7 +11,8 @@ static bool is_table(const by_adapter *a, const char *name)
            (f->target_table && strcmp(name, f->target_table) == 0);
 }
 
-/* The list of token ids of a table, or NULL: one list is for the model's table, an object has one for each name. */
+/* The token ids for a table, or NULL. A list is for the model's main table, an object has one list per
+ * name. */
 static const cJSON *list_of(const by_adapter *a, const char *name, const char *module)
 {
     const cJSON *tokens = a->config.tokens;
@@ -100,7 +101,7 @@ static bool was_found(const by_adapter *a, const cJSON *list)
     return false;
 }
 
-/* A head that is tied to a table has the table's tokens, whether it is named or not. */
+/* A head that is tied to a table has the table's trained tokens, whether it is named or not. */
 static bool is_tied_head(const by_adapter *a, const char *name)
 {
     base_buf module = {0};
@@ -135,7 +136,7 @@ static by_tensor *less(by_graph *g, by_tensor *x)
     return by_add(g, by_scale(g, x, -1), by_fill(g, by_type(x), 0, NULL, 1));
 }
 
-/* A one for each place that has the k-th token, times its row, and nothing of the row of the table. */
+/* Multiplies a one-hot matrix of the trained tokens by their rows, and masks the rows of the table. */
 by_tensor *model_tokens_look_up(by_graph *g, const by_adapter *a, const model_tokens *t, by_tensor *y,
                                 by_tensor *ids)
 {
@@ -154,7 +155,7 @@ by_tensor *model_tokens_look_up(by_graph *g, const by_adapter *a, const model_to
                   gr_linear_plain(g, hits, rows, NULL, &(by_linear_spec){.w_is_kn = true}));
 }
 
-/* The whole table with the rows in their places. */
+/* The table with the trained rows in place. */
 by_tensor *model_tokens_table(by_graph *g, const by_adapter *a, const model_tokens *t, by_tensor *table)
 {
     if (!by_dtype_is_float(by_type(table)))

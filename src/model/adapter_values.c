@@ -1,4 +1,4 @@
-/* adapter_values.c - values of adapters on the host: initial ones, what follows from them, merging and unmerging. */
+/* adapter_values.c - adapter values on the host: initial values, derived values, merging and unmerging. */
 #include <math.h>
 
 #include "graph/null_device.h"
@@ -51,7 +51,7 @@ static bool is_by_column(const model_target *t)
     return t->embedding || t->w_is_kn;
 }
 
-/* W + scale B A as it is stored, on the heap. NULL on failure. */
+/* W + scale B A in the layout of the file, on the heap. NULL on failure. */
 static float *updated(const by_adapter *a, const model_target *t, double scale)
 {
     const gr_param_info *w = &a->model->params->list[t->weight];
@@ -96,7 +96,7 @@ static float *squared_norms(const float *w, const model_target *t, const gr_para
 
 /* ---- magnitudes ------------------------------------------------------------------------------- */
 
-/* Of DoRA: the norms of a layer with the adapter (scale 0: without it), squared. */
+/* DoRA: the squared norms of a layer with the adapter (scale 0: without it). */
 static float *layer_norms(const by_adapter *a, const model_target *t, double scale)
 {
     float *w = updated(a, t, scale);
@@ -139,8 +139,7 @@ static by_status copy_from_body(by_adapter *a, const model_replaced *r)
     return s;
 }
 
-/* A new adapter changes nothing: magnitudes are the norms of the weights, B is zero. */
-/* A prompt begins as the embeddings of random tokens. */
+/* A prompt starts as the embeddings of random tokens. */
 static by_status draw_prompt(by_adapter *a, uint64_t seed)
 {
     const model_target *t = &a->targets[0];
@@ -169,6 +168,7 @@ static by_status copy_tokens(by_adapter *a, const model_tokens *t)
     return s;
 }
 
+/* A new adapter is the identity: magnitudes are the norms of the weights, B is zero. */
 by_status model_adapter_init(by_adapter *a, uint64_t seed)
 {
     BY_TRY(by_params_init(a->params, seed));
@@ -192,7 +192,7 @@ by_status model_adapter_init(by_adapter *a, uint64_t seed)
 
 /* ---- merging ---------------------------------------------------------------------------------- */
 
-/* Whether a parameter of the body is a table that a head without weights of its own reads too. */
+/* Whether a parameter of the body is a table that is tied to a head. */
 static bool is_tied_table(const by_model *m, int param)
 {
     const char *name = m->params->list[param].name;
@@ -227,7 +227,7 @@ static by_status check_merge(const by_adapter *a, int param)
                : BY_OK;
 }
 
-/* Keeps the present values of a parameter of the body. */
+/* Saves the current values of a parameter of the body. */
 static by_status keep(by_adapter *a, int param)
 {
     if (!a->before[param])
@@ -235,7 +235,7 @@ static by_status keep(by_adapter *a, int param)
     return a->before[param] ? BY_OK : base_error_status();
 }
 
-/* The bias of B joins that of the layer. */
+/* Adds the bias of B to that of the layer. */
 static by_status merge_shift(by_adapter *a, const model_target *t)
 {
     BY_TRY(keep(a, t->bias));
@@ -264,7 +264,7 @@ static by_status merge_layer(by_adapter *a, const model_target *t)
     return s == BY_OK && t->shift >= 0 ? merge_shift(a, t) : s;
 }
 
-/* Multiplies the values of a parameter of the body by n factors, in turns, each factor for `run` values. */
+/* Multiplies a parameter of the body by n factors in a cycle, each factor for `run` consecutive values. */
 static by_status multiply(by_adapter *a, int param, const float *factors, int64_t n, int64_t run)
 {
     const int64_t count = a->model->params->list[param].count;
@@ -277,7 +277,7 @@ static by_status multiply(by_adapter *a, int param, const float *factors, int64_
     return s;
 }
 
-/* IA3: factors of the outputs scale the bias too. */
+/* IA3: factors of outputs also scale the bias. */
 static by_status merge_vector(by_adapter *a, const model_target *t)
 {
     const gr_param_info *w = &a->model->params->list[t->weight];
@@ -300,7 +300,7 @@ static by_status merge_value(by_adapter *a, const model_replaced *r)
     return s;
 }
 
-/* A head that is tied to the table has the tokens as well. */
+/* A head that is tied to the table gets the tokens as well. */
 static by_status merge_tokens(by_adapter *a, const model_tokens *t)
 {
     BY_TRY(keep(a, t->table));
