@@ -15,14 +15,14 @@ extern "C" {
 
 /* How to read pictures and labels. Paths are as in by_picture_set_open. */
 typedef struct by_image_data {
-    const char *file, *label; /* columns of lists; NULL: the conventional ones */
-    by_header header;         /* of lists */
+    const char *file, *label; /* columns of lists; NULL: the usual ones */
+    by_header header;         /* header of lists */
     const char *classes;      /* names of classes: see by_picture_set_spec */
     bool coarse;              /* CIFAR-100: superclasses */
     int workers;              /* threads that prefetch batches; 0: one on the CPU, otherwise all cores */
 } by_image_data;
 
-/* Training on pictures. */
+/* Settings of training on pictures. */
 typedef struct by_image_training {
     by_image_data data;
     by_augment augment;

@@ -1,4 +1,4 @@
-/* affine.c - see enhance.h: pictures that are mirrored, turned, sheared and moved. */
+/* affine.c - see enhance.h: mirrored, rotated, sheared and translated pictures. */
 #include <math.h>
 
 #include "image/enhance.h"
@@ -22,7 +22,7 @@ static int within(int i, int n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-static int floor_of(double x) /* much faster than floor() */
+static int floor_of(double x) /* faster than floor() */
 {
     const int i = (int)x;
     return i - (x < i);
@@ -35,7 +35,7 @@ static size_t bordered_row(const by_image *m)
     return ((size_t)m->width + 2 * BORDER) * LANES;
 }
 
-/* A copy with a border that repeats the pixels of the edge. */
+/* A copy with a border that repeats the edge pixels. */
 static int32_t *with_border(const by_image *m)
 {
     const size_t pixel = LANES * sizeof(int32_t), row = bordered_row(m);
@@ -51,14 +51,14 @@ static int32_t *with_border(const by_image *m)
     return out;
 }
 
-/* A cubic through b at 0 and c at 1; the caller has its differences. */
+/* A cubic through b at 0 and c at 1. The caller passes their differences. */
 BASE_INLINE double cubic(double b, double p2, double p3, double p4, double at)
 {
     return b + at * (p2 + at * (p3 + at * p4));
 }
 
-/* One pixel, at (dx, dy) from the second of four in the second of four rows that begin at p. Differences of bytes are exact in integers,
- * which are faster. */
+/* One pixel, at (dx, dy) from the second pixel of the second of four rows, which start at p. Differences of
+ * bytes are exact in integers, which are faster. */
 BASE_INLINE void sample_bicubic(const int32_t *p, size_t row, double dx, double dy, int32_t out[LANES])
 {
     double v[4][LANES];
@@ -84,9 +84,9 @@ BASE_INLINE void sample_bilinear(const int32_t *p, size_t row, double dx, double
     }
 }
 
-/* Where a pixel of the result comes from. */
+/* The source of a pixel of the result. */
 typedef struct place {
-    ptrdiff_t at; /* in a copy with a border; -1: from outside */
+    ptrdiff_t at; /* in a copy with a border; -1: outside */
     double dx, dy;
 } place;
 
@@ -101,8 +101,8 @@ BASE_INLINE place find(const by_image *m, const double a[6], int x, int y)
                    at_y - 0.5 - top};
 }
 
-/* Pixels x to end - 1 of a row, at most BLOCK, from a copy with a border. All places are found first: the processor has more to do at a
- * time. */
+/* Pixels x to end - 1 of a row, at most BLOCK, from a copy with a border. All sources are computed first, so
+ * that the processor can overlap the loads. */
 BASE_VECTORS
 static void transform(const by_image *m, const int32_t *from, int x, int end, int y, const double a[6],
                       bool is_cubic, const uint8_t fill[3])
@@ -136,7 +136,7 @@ by_status image_affine(by_image *m, const double a[6], by_filter filter, const u
     return from ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Pillow rounds the matrix to 15 digits. Multiplying would round once more before that. */
+/* Pillow rounds the matrix to 15 digits. Multiplication would add a rounding before that. */
 static double rounded(double x)
 {
     char text[32];

@@ -1,4 +1,4 @@
-/* augment.c - see banyan/augment.h: random crops, flips and colours of one picture. */
+/* augment.c - see banyan/augment.h: random crops, flips and colour changes of one picture. */
 #include "banyan/augment.h"
 
 #include <math.h>
@@ -108,7 +108,7 @@ typedef struct box {
     int left, top, width, height;
 } box;
 
-/* A part of random area and shape; the largest in the middle that has an allowed shape where ten tries do not fit. */
+/* A box of random area and shape. If ten tries do not fit, the largest centred box of an allowed shape. */
 static box random_box(const by_augment *a, const by_image *m, base_rng *r)
 {
     const double low = a->crop_ratio[0] > 0 ? a->crop_ratio[0] : 3.0 / 4,
@@ -138,7 +138,7 @@ static by_image *crop_box(const by_augment *a, const by_image *m, int width, int
     return sized;
 }
 
-/* A picture of the right size, the user's to change. */
+/* A picture of the right size that the caller may change. */
 static by_image *take(const by_augment *a, const by_image *m, int width, int height, by_filter filter,
                       base_rng *r)
 {
@@ -148,7 +148,7 @@ static by_image *take(const by_augment *a, const by_image *m, int width, int hei
                                                     : by_image_resize(m, width, height, filter);
 }
 
-/* Takes m over. */
+/* Takes ownership of m. */
 static by_image *shift(const by_augment *a, by_image *m, base_rng *r)
 {
     const int p = a->crop_padding, left = (int)base_rng_below(r, 2 * (uint64_t)p + 1) - p,
@@ -250,7 +250,7 @@ static by_status operate(const layer *l, operation op)
     return BY_OK;
 }
 
-/* Magnitudes above 10 count as 10. Filters other than bilinear and bicubic are of no use here. */
+/* Magnitudes above 10 count as 10. Filters other than bilinear and bicubic become bilinear. */
 static by_status rand_augment(const by_augment *a, by_image *m, by_filter filter, const uint8_t *fill,
                               base_rng *r)
 {
@@ -302,7 +302,7 @@ static void jitter(const by_augment *a, by_image *m, base_rng *r)
     }
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- pipeline ---------------------------------------------------------------------------------- */
 
 enum { STAGE_SHAPE, STAGE_FLIP, STAGE_RAND, STAGE_COLOURS };
 

@@ -1,4 +1,5 @@
-/* augment_batch.c - see banyan/augment.h: what happens to normalised pictures: erased rectangles, mixup and cutmix. */
+/* augment_batch.c - see banyan/augment.h: augmentation of normalised pictures by random erasing, mixup and
+ * cutmix. */
 #include <math.h>
 
 #include "image/augment_random.h"
@@ -25,7 +26,7 @@ void by_augment_erase(const by_augment *a, float *values, int channels, int heig
     base_rng r = image_random(key, STAGE_ERASE);
     if (!(a->erase > 0) || base_rng_uniform(&r) >= a->erase)
         return;
-    for (int i = 0; i < 10; i++) { /* a shape that fits is found in ten tries, or not at all */
+    for (int i = 0; i < 10; i++) { /* tries ten times to find a shape that fits */
         const double size = image_random_between(&r, 0.02, 1.0 / 3) * height * width;
         const double ratio = exp(image_random_between(&r, log(0.3), log(1 / 0.3)));
         const int h = (int)rint(sqrt(size * ratio)), w = (int)rint(sqrt(size / ratio));
@@ -40,7 +41,7 @@ void by_augment_erase(const by_augment *a, float *values, int channels, int heig
 
 /* ---- mixup and cutmix -------------------------------------------------------------------------- */
 
-/* A number of the gamma distribution with shape k (Marsaglia and Tsang 2000). */
+/* A sample of the gamma distribution with shape k (Marsaglia and Tsang 2000). */
 static double random_gamma(base_rng *r, double k)
 {
     if (k < 1)
@@ -59,7 +60,7 @@ static double random_beta(base_rng *r, double k)
     return x + y > 0 ? x / (x + y) : 1;
 }
 
-/* The rectangle that comes from the other picture; *share becomes the part of a picture that stays. */
+/* The rectangle to replace by the other picture; *share becomes the part that stays. */
 static area random_area(base_rng *r, int height, int width, double *share)
 {
     const double side = sqrt(1 - *share);
@@ -94,7 +95,7 @@ static void blend(float *restrict a, float *restrict b, size_t n, float share)
     }
 }
 
-/* The targets of picture i, whose partner has the class `other`. */
+/* The targets of picture i, mixed with the class `other` of its partner. */
 static void put_targets(const by_augment_batch *m, int i, int32_t other, double share)
 {
     const double off = m->label_smoothing / m->classes, on = 1 - m->label_smoothing;
@@ -112,7 +113,7 @@ void by_augment_mix(const by_augment *a, const by_augment_batch *m, int k, int p
     const bool cuts = both ? base_rng_uniform(&r) < 0.5 : a->cutmix > 0;
     double share = any ? random_beta(&r, cuts ? a->cutmix : a->mixup) : 1;
     const area e = cuts ? random_area(&r, m->height, m->width, &share) : (area){0};
-    const int64_t pairs = (m->batch + 1) / 2; /* the one in the middle has itself for a partner */
+    const int64_t pairs = (m->batch + 1) / 2; /* the picture in the middle is its own partner */
     for (int i = (int)(pairs * k / parts); i < pairs * (k + 1) / parts; i++) {
         const int partner = m->batch - 1 - i;
         float *one = m->values + (size_t)i * plane, *other = m->values + (size_t)partner * plane;

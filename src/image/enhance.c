@@ -16,7 +16,7 @@ static uint8_t clip(int v)
 
 /* ---- tables ------------------------------------------------------------------------------------ */
 
-/* Replaces the samples of a channel by those of a table. */
+/* Maps the samples of a channel through a table. */
 static void look_up(by_image *m, int channel, const uint8_t table[256])
 {
     uint8_t *p = (uint8_t *)m->pixels + channel;
@@ -112,7 +112,7 @@ void image_solarize_add(by_image *m, int add)
 
 /* ---- blends ------------------------------------------------------------------------------------ */
 
-/* From a to b, in single precision and cut down to a whole number as Pillow's blend does. */
+/* Interpolates from a to b in single precision and truncates, as Pillow's blend does. */
 BASE_INLINE uint8_t blend(int a, int b, float factor)
 {
     float v = (float)a + factor * (float)(b - a);
@@ -165,7 +165,7 @@ void image_contrast(by_image *m, double factor)
     blend_with(m, (int)((double)sum / (double)n + 0.5), factor);
 }
 
-/* Samples of one row of `row`, whose neighbours are `channels` before and after them. */
+/* Smooths one row. The neighbours of a sample are `channels` before and after it. */
 BASE_VECTORS
 static void sharpen(const uint8_t *restrict p, int row, int n, int channels, float factor,
                     uint8_t *restrict out)
@@ -178,7 +178,8 @@ static void sharpen(const uint8_t *restrict p, int row, int n, int channels, flo
     }
 }
 
-/* Blends with the mean of each pixel and its neighbours, in which the pixel itself counts five times. Pixels of the border stay. */
+/* Blends with a smoothed picture: the mean of each pixel and its neighbours, with weight 5 for the pixel
+ * itself. Border pixels stay. */
 by_status image_sharpness(by_image *m, double factor)
 {
     const int channels = m->channels, row = m->width * channels;

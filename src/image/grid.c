@@ -1,9 +1,9 @@
-/* grid.c - several pictures of one size on a page. */
+/* grid.c - arranges pictures of one size in a grid. */
 #include "image/picture.h"
 
 enum { GAP = 2, MOST_PIXELS = 1 << 28 };
 
-/* Puts a picture, enlarged, at (left, top) of the page. */
+/* Copies an enlarged picture to (left, top) of the page. */
 static void put(by_image *page, const by_image *m, int left, int top, int scale)
 {
     for (int y = 0; y < m->height * scale; y++)

@@ -1,5 +1,5 @@
-/* image_gif.c - the first frame of a GIF file. Written here because it is all that is needed of the format: a palette and
- * one LZW stream. */
+/* image_gif.c - the first frame of a GIF file. The decoder is here rather than in a library because this
+ * needs only a palette and one LZW stream. */
 #include "image/picture.h"
 
 typedef struct gif_reader {
@@ -29,7 +29,7 @@ static by_status fail_truncated(void)
     return base_fail(BY_ERR_FORMAT, "the file is truncated");
 }
 
-/* A colour table of the flags' size; *colours stays as it is without one. */
+/* Reads the colour table that the flags describe. Without one, *colours stays as it is. */
 static by_status read_palette(gif_reader *r, int flags, const uint8_t **palette, int *colours)
 {
     if (!(flags & 0x80))
@@ -55,7 +55,7 @@ static by_status skip_blocks(gif_reader *r)
     return fail_truncated();
 }
 
-/* An extension; a graphic control extension names the transparent index. */
+/* Skips an extension. A graphic control extension sets the transparent index. */
 static by_status read_extension(gif_reader *r, gif_frame *f)
 {
     if (!has(r, 1))
@@ -96,10 +96,10 @@ enum { CODES = 4096, NONE = -1 };
 
 typedef struct lzw {
     gif_reader *r;
-    int block; /* bytes left in the present sub-block */
+    int block; /* bytes left in the current sub-block */
     uint32_t bits;
     int n_bits;
-    int16_t before[CODES]; /* code of all but the last index of a string */
+    int16_t before[CODES]; /* code of the string without its last index */
     uint8_t last[CODES];
     uint8_t stack[CODES];
 } lzw;
@@ -121,7 +121,7 @@ static int next_code(lzw *z, int width)
     return code;
 }
 
-/* Puts the string of a code on the stack, its last index first. Returns its length. */
+/* Pushes the string of a code on the stack, last index first. Returns its length. */
 static int unwind(lzw *z, int code, int clear)
 {
     int n = 0;
@@ -151,7 +151,7 @@ static by_status inflate_indices(lzw *z, uint8_t *out, size_t count)
         }
         if (code > next || (code == next && previous == NONE) || (previous == NONE && code > clear))
             return base_fail(BY_ERR_FORMAT, "LZW code %d before it is defined", code);
-        const bool own = code == next; /* the string that this very code defines */
+        const bool own = code == next; /* the string that this code defines itself */
         int n = unwind(z, own ? previous : code, clear);
         const uint8_t first = z->stack[n - 1];
         while (n > 0 && done < count)
@@ -170,7 +170,7 @@ static by_status inflate_indices(lzw *z, uint8_t *out, size_t count)
 
 /* ---- the picture ----------------------------------------------------------------------------- */
 
-/* Row i of an interlaced picture as it is stored. */
+/* The picture row that is stored as row i of an interlaced picture. */
 static int interlaced_row(int i, int height)
 {
     static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
@@ -191,7 +191,7 @@ static void put_index(const image_source *s, const gif_frame *f, int index, uint
         out[3] = index == f->transparent ? 0 : 255;
 }
 
-/* What the frame leaves of the canvas has the transparent index, or the first. */
+/* Pixels outside the frame have the transparent index, or the first colour. */
 static void paint(const image_source *s, const gif_frame *f, const uint8_t *indices, by_image *m)
 {
     const size_t pixels = (size_t)m->width * (size_t)m->height;

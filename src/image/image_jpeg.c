@@ -1,5 +1,5 @@
-/* image_jpeg.c - JPEG through libjpeg-turbo: the accurate integer transform and triangular chroma upsampling, its
- * defaults and Pillow's. */
+/* image_jpeg.c - JPEG with libjpeg-turbo: the accurate integer transform and triangular chroma upsampling,
+ * which are its defaults and Pillow's. */
 #ifdef BY_HAVE_JPEG
 #include <setjmp.h>
 #include <stdio.h>
@@ -10,9 +10,9 @@
 
 #include "image/picture.h"
 
-enum { MAX_SCANS = 1000 }; /* of a progressive file; real ones have about ten */
+enum { MAX_SCANS = 1000 }; /* scans of a progressive file; real files have about ten */
 
-/* What survives a longjmp out of libjpeg. */
+/* State that survives a longjmp out of libjpeg. */
 typedef struct jpeg_job {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
@@ -33,7 +33,8 @@ static void fail(j_common_ptr jpeg)
     longjmp(j->error, 1);
 }
 
-/* A file that ends early would be filled with grey. Other damage that libjpeg repairs is accepted. */
+/* A truncated file is an error, because libjpeg would fill it with grey. Other damage that libjpeg repairs is
+ * accepted. */
 static void hear(j_common_ptr jpeg, int level)
 {
     if (level >= 0)
@@ -92,11 +93,11 @@ static void read_picture(jpeg_job *j)
         JSAMPROW row = image_row(j->image, (int)d->output_scanline);
         jpeg_read_scanlines(d, &row, 1);
     }
-    j->image->orientation = orientation_of(d); /* finishing forgets the markers */
+    j->image->orientation = orientation_of(d); /* before finishing, which discards the markers */
     jpeg_finish_decompress(d);
 }
 
-/* Files with four components follow Adobe: 255 is no ink. */
+/* Files with four components follow Adobe's convention: 255 is no ink. */
 static void invert(by_image *m)
 {
     uint8_t *p = m->pixels;

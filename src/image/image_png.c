@@ -1,5 +1,5 @@
-/* image_png.c - PNG through libpng. Chunks that do not change the pixels are skipped before they are inflated, so that a
- * small file with megabytes of compressed text costs nothing. */
+/* image_png.c - PNG with libpng. Chunks that do not affect the pixels are skipped without being inflated, so
+ * that a small file with megabytes of compressed text costs nothing. */
 #ifdef BY_HAVE_PNG
 #include <png.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "image/picture.h"
 
-/* What survives a longjmp out of libpng. */
+/* State that survives a longjmp out of libpng. */
 typedef struct png_job {
     const image_source *source;
     size_t at;
@@ -52,7 +52,8 @@ static void give(png_structp png, png_voidp p)
     base_free(p);
 }
 
-/* All chunks but those of the pixels: IHDR, PLTE, tRNS, IDAT, IEND; and eXIf, which is small. */
+/* Skips all chunks except IHDR, PLTE, tRNS, IDAT and IEND, which determine the pixels, and eXIf, which is
+ * small. */
 static void skip_other_chunks(png_structp png)
 {
     static const png_byte names[] = "bKGD\0cHRM\0cICP\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
@@ -61,8 +62,8 @@ static void skip_other_chunks(png_structp png)
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
 }
 
-/* Whether a transparent colour is to become alpha. Pillow compares the key of a grey picture of 2 or 4 bits with
- * pixels that are scaled to bytes already, so that only black can be transparent; the pictures are to be equal. */
+/* Whether a transparent colour becomes alpha. For grey pictures of 2 or 4 bits, Pillow compares the key with
+ * samples already scaled to bytes, so that only black can be transparent. The results must match. */
 static bool applies_key(const png_job *j, int colour, int depth)
 {
     png_color_16p key;
@@ -82,7 +83,7 @@ static by_pixels native_format(const png_job *j, int colour, int depth)
     return key || colour == PNG_COLOR_TYPE_RGB_ALPHA ? BY_PIXELS_RGBA : BY_PIXELS_RGB;
 }
 
-/* Asks libpng for the format's bytes: palettes as colours, small depths as bytes, the high byte of 16 bits. */
+/* Sets libpng to output bytes: palettes as colours, small depths expanded, the high byte of 16 bits. */
 static void set_transforms(png_job *j, int colour, int depth, by_pixels format)
 {
     if (colour == PNG_COLOR_TYPE_PALETTE)

@@ -1,16 +1,16 @@
-/* image_webp.c - WebP through libwebp, lossy and lossless: single pictures, and the first of animated ones. */
+/* image_webp.c - WebP with libwebp, lossy and lossless: still pictures, and the first frame of animations. */
 #ifdef BY_HAVE_WEBP
 #include <webp/decode.h>
 
 #include "image/picture.h"
 
-/* What a chunk of an extended file holds. */
+/* A chunk of an extended file. */
 typedef struct webp_chunk {
     const uint8_t *bytes;
     size_t size;
 } webp_chunk;
 
-/* A picture inside the canvas. */
+/* The frame in the canvas. */
 typedef struct webp_frame {
     webp_chunk data;
     int left, top, width, height;
@@ -26,7 +26,7 @@ static size_t number(const uint8_t *p, int bytes)
     return v;
 }
 
-/* The first chunk of that name, false if there is none. */
+/* Finds the first chunk with this name. Returns false if there is none. */
 static bool find_chunk(const image_source *s, const char name[4], webp_chunk *out)
 {
     if (s->size < 30 || memcmp(s->bytes + 12, "VP8X", 4) != 0)
@@ -44,10 +44,10 @@ static bool find_chunk(const image_source *s, const char name[4], webp_chunk *ou
     return false;
 }
 
-/* The orientation, if the header promises EXIF. Some writers put the prefix of JPEG files before it. */
+/* The orientation, if the header flags EXIF. Some writers add the prefix of JPEG files. */
 static int orientation_of(const image_source *s)
 {
-    static const char prefix[] = "Exif\0"; /* and a zero */
+    static const char prefix[] = "Exif\0"; /* and a zero byte */
     webp_chunk c;
     if (!find_chunk(s, "EXIF", &c) || !(s->bytes[20] & HAS_EXIF))
         return 1;
@@ -61,7 +61,7 @@ static by_status fail_damaged(void)
     return base_fail(BY_ERR_FORMAT, "the file is damaged or truncated");
 }
 
-/* The whole file, or the first frame of an animated one. */
+/* The whole file, or the first frame of an animation. */
 static by_status find_frame(const image_source *s, const WebPBitstreamFeatures *f, webp_frame *out)
 {
     enum { HEADER = 16 };

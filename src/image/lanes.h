@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/vectors.h"
 
-/* Pixels as numbers, IMAGE_LANES for each: its channels, and others without meaning. */
+/* A pixel is a vector of IMAGE_LANES numbers: its channels and unused lanes. */
 enum { IMAGE_LANES = 4 };
 typedef int32_t image_pixel
     __attribute__((vector_size(IMAGE_LANES * sizeof(int32_t)), aligned(sizeof(int32_t)), may_alias));
@@ -19,7 +19,7 @@ BASE_INLINE void image_widen_each(const uint8_t *from, int n, const int channels
 
 static inline void image_widen(const uint8_t *from, int n, int channels, int32_t *to)
 {
-    if (channels == 3) /* the compiler makes more of a constant */
+    if (channels == 3) /* constants optimise better */
         image_widen_each(from, n, 3, to);
     else
         image_widen_each(from, n, channels, to);

@@ -6,12 +6,12 @@
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-/* A colour that occurs, and how often. */
+/* A distinct colour and its number of occurrences. */
 typedef struct spot {
     uint8_t rgb[3];
     int32_t cluster;
     double weight;
-    double distance; /* squared, to the nearest centre */
+    double distance; /* squared distance to the nearest centre */
 } spot;
 
 typedef struct centre {
@@ -31,7 +31,7 @@ static int in_order(const void *a, const void *b)
     return memcmp(((const spot *)a)->rgb, ((const spot *)b)->rgb, 3);
 }
 
-/* Sorts colours, the same ones become one. Returns how many are left. */
+/* Sorts colours and merges equal ones. Returns the number of distinct colours. */
 static int64_t merge(spot *list, int64_t count)
 {
     int64_t n = 0;
@@ -44,7 +44,7 @@ static int64_t merge(spot *list, int64_t count)
     return n;
 }
 
-/* The spot at `share` of the sum of weight times distance. */
+/* The spot at fraction `share` of the cumulative sum of weight times distance. */
 static int64_t draw(const spot *list, int64_t count, double share)
 {
     double all = 0, sum = 0;
@@ -58,7 +58,8 @@ static int64_t draw(const spot *list, int64_t count, double share)
     return count - 1;
 }
 
-/* k-means++ (Arthur and Vassilvitskii 2007): each centre is a colour drawn by the squared distance to those before. */
+/* k-means++ (Arthur and Vassilvitskii 2007): each centre is a colour drawn with probability proportional to
+ * its squared distance to the previous centres. */
 static void begin(spot *list, int64_t count, centre *centres, int k, uint64_t seed)
 {
     base_rng random = base_rng_make(seed, 0);
@@ -97,8 +98,8 @@ static void assign_range(void *user, size_t first, size_t end)
     }
 }
 
-/* Moves the centres to the means of their colours, in a fixed order. One that has none goes to the colour that is
- * farthest from its own. Returns whether any moved. */
+/* Moves the centres to the means of their colours, in a fixed order. A centre without colours moves to the
+ * colour farthest from its own centre. Returns whether any moved. */
 static bool move(spot *list, int64_t count, centre *centres, int k, double *sums)
 {
     bool moved = false;
@@ -184,19 +185,20 @@ by_status by_palette_learn(const uint8_t *rgb, int64_t count, const by_palette_s
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-/* Colours are looked up in cubes of 16 x 16 x 16: only some of a palette can be nearest to one in it. */
+/* Colours are looked up in cubes of 16 x 16 x 16. Each lists the palette entries that can be nearest to a
+ * colour in it. */
 enum { SHIFT = 4, SIDE = 256 >> SHIFT, CELLS = SIDE * SIDE * SIDE };
 
 struct image_palette {
     int colours;
     const float *at;
     int32_t *first;      /* (CELLS + 1) */
-    uint16_t *candidate; /* in rising order */
+    uint16_t *candidate; /* in increasing order */
 };
 
 static float scaled(int byte)
 {
-    return (float)(byte * (1 / 127.5)) - 1; /* as transformers scales them */
+    return (float)(byte * (1 / 127.5)) - 1; /* scaled as in transformers */
 }
 
 /* Squared distances of the nearest and the farthest point of a cell from a colour. */
@@ -212,7 +214,7 @@ static void bounds(const int *cell, const float *colour, double *least, double *
     }
 }
 
-/* The colours that may be nearest in a cell; with `out` NULL they are only counted. */
+/* Lists the palette entries that may be nearest in a cell. With `out` NULL only counts them. */
 static int list_cell(const image_palette *p, int number, uint16_t *out)
 {
     const int cell[3] = {number / SIDE / SIDE, number / SIDE % SIDE, number % SIDE};

@@ -1,4 +1,5 @@
-/* picture.c - pictures in memory: made, recognised, converted between pixel formats, turned upright, cropped. */
+/* picture.c - pictures in memory: allocation, format detection, conversion between pixel formats,
+ * orientation, cropping. */
 #include "base/file.h"
 #include "image/picture.h"
 
@@ -39,7 +40,7 @@ const char *by_image_formats(void)
         "gif";
 }
 
-/* The first bytes of each format, also where its library is missing. */
+/* Whether the file starts like this format, even if its library is missing. */
 bool image_png_begins(const image_source *s)
 {
     return s->size >= 8 && memcmp(s->bytes, "\x89PNG\r\n\x1a\n", 8) == 0;
@@ -129,8 +130,8 @@ static unsigned mul255(unsigned x, unsigned y)
     return ((t >> 8) + t) >> 8;
 }
 
-/* One pixel of any format as RGBA. 16-bit grey is clipped to 255, which is what Pillow does and what processors of
- * published models have therefore always seen. */
+/* One pixel of any format as RGBA. 16-bit grey is clipped to 255, as Pillow and therefore the processors of
+ * published models do. */
 static void pixel_rgba(const by_image *m, size_t i, uint8_t out[4])
 {
     const uint8_t *p = (const uint8_t *)m->pixels + i * (size_t)m->channels;
@@ -198,7 +199,8 @@ int image_exif_orientation(const uint8_t *tiff, size_t size)
     const unsigned entries = tiff_number(tiff + at, 2, big);
     for (size_t i = 0; i < entries && at + 2 + 12 * (i + 1) <= size; i++) {
         const uint8_t *entry = tiff + at + 2 + 12 * i;
-        if (tiff_number(entry, 2, big) == 0x112) { /* Orientation: a SHORT, of some writers a LONG */
+        if (tiff_number(entry, 2, big) ==
+            0x112) { /* the orientation is a SHORT, or a LONG from some writers */
             const unsigned type = tiff_number(entry + 2, 2, big);
             const bool is_short = type == 3 || type == 8, is_long = type == 4 || type == 9;
             const unsigned v = is_short || is_long ? tiff_number(entry + 8, is_long ? 4 : 2, big) : 1;
@@ -208,7 +210,7 @@ int image_exif_orientation(const uint8_t *tiff, size_t size)
     return 1;
 }
 
-/* Orientations 5 to 8 exchange rows and columns. Where the pixel (x, y) of the upright picture is stored: */
+/* Orientations 5 to 8 swap rows and columns. Finds where pixel (x, y) of the upright picture is stored. */
 static void stored_place(const by_image *m, int x, int y, int *from_x, int *from_y)
 {
     const int o = m->orientation, w = m->width - 1, h = m->height - 1;

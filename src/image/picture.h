@@ -1,5 +1,5 @@
-/* picture.h - inside the image room: decoders and what they share, and PNG files in memory. Files come from outside: sizes are checked before
- * memory is allocated. */
+/* picture.h - shared by the image decoders, and PNG encoding in memory. Files are untrusted: sizes are
+ * checked before memory is allocated. */
 #ifndef BY_IMAGE_PICTURE_H
 #define BY_IMAGE_PICTURE_H
 
@@ -10,14 +10,14 @@ typedef struct image_source {
     const uint8_t *bytes;
     size_t size;
     int64_t max_pixels;
-    bool alpha; /* the caller wants RGBA: apply the transparent colours of palettes and keys */
+    bool alpha; /* RGBA is requested: apply transparent palette entries and keys */
 } image_source;
 
-/* One decoder: whether the bytes begin like its format, and the picture in its native pixels. */
+/* A decoder. It recognises its format by the first bytes and decodes to native pixels. */
 typedef struct image_format {
     const char *name;
     bool (*begins)(const image_source *s);
-    by_image *(*decode)(const image_source *s); /* NULL on failure; NULL here: not in this build */
+    by_image *(*decode)(const image_source *s); /* NULL on failure; a NULL function: not in this build */
     const char *package;                        /* the Debian package that it needs */
 } image_format;
 
@@ -33,15 +33,16 @@ by_image *image_gif_decode(const image_source *s);
 /* Appends a PNG file of 8-bit grey, grey with alpha, RGB or RGBA pixels. */
 by_status image_png_encode(const by_image *m, base_buf *out);
 
-/* The EXIF orientation in an APP1 segment or eXIf chunk that begins with the TIFF header; 1 if there is none. */
+/* The EXIF orientation in an APP1 segment or eXIf chunk that begins with the TIFF header; 1 if there is
+ * none. */
 int image_exif_orientation(const uint8_t *tiff, size_t size);
 
-/* Takes m over; returns it, or a copy in another format: RGB, RGBA or grey. NULL on failure. */
+/* Takes ownership of m. Returns it, or a copy in another format: RGB, RGBA or grey. NULL on failure. */
 by_image *image_convert(by_image *m, by_pixels format);
 
 int image_channels(by_pixels format);
 size_t image_sample_bytes(by_pixels format);
-/* BY_ERR_FORMAT for an empty picture or one of more pixels than allowed. */
+/* BY_ERR_FORMAT if the picture is empty or has more pixels than allowed. */
 by_status image_check_size(int64_t width, int64_t height, int64_t max_pixels);
 /* ITU-R 601-2 in 16-bit fixed point. */
 static inline uint8_t image_luma(const uint8_t *rgb)

@@ -1,5 +1,5 @@
-/* processor.c - how a picture becomes what a model reads. The steps and their order are those of the transformers library: resize,
- * centre crop, rescale, normalise; for ImageGPT the nearest colour of a palette. */
+/* processor.c - applies a processor. The steps and their order are those of the transformers library: resize,
+ * centre crop, rescale, normalise; for ImageGPT, quantise to a palette. */
 #include <math.h>
 
 #include "image/processor.h"
@@ -14,7 +14,8 @@ float image_processor_value(const by_processor *p, int byte, int c)
 
 /* ---- applying ------------------------------------------------------------------------------------ */
 
-/* The size to resize to. The longer side is cut down to a whole number; where it has a limit, the shorter one is rounded. */
+/* The size to resize to. The longer side is truncated to a whole number. If it has a limit, the shorter side
+ * is rounded. */
 static image_size target_size(const by_processor *p, const by_image *m)
 {
     image_size s = p->size;
@@ -32,7 +33,8 @@ static image_size target_size(const by_processor *p, const by_image *m)
     return s;
 }
 
-/* Offsets round down; where the picture is smaller, the border before it is the larger half. */
+/* Offsets round down. If the picture is smaller than the crop, the extra pixel of the border goes before
+ * it. */
 static int crop_offset(int size, int crop)
 {
     return size >= crop ? (size - crop) / 2 : -((crop - size + 1) / 2);

@@ -1,4 +1,5 @@
-/* processor.h - the settings of a processor: processor_config.c reads and writes them, processor.c applies them. */
+/* processor.h - the settings of a processor: processor_config.c reads and writes them, processor.c applies
+ * them. */
 #ifndef BY_IMAGE_PROCESSOR_H
 #define BY_IMAGE_PROCESSOR_H
 
@@ -7,9 +8,9 @@
 #include "image/picture.h"
 
 typedef struct image_size {
-    int height, width; /* exact, or */
+    int height, width; /* exact size, or */
     int shortest;      /* the shorter side; 0: exact */
-    int longest;       /* the longer side is no longer than this; 0: no limit */
+    int longest;       /* the longer side is limited to this; 0: no limit */
 } image_size;
 
 typedef struct image_processor_type image_processor_type;
@@ -20,7 +21,7 @@ struct by_processor {
     bool resizes, crops, rescales, normalises;
     image_size size, crop;
     by_filter filter;
-    double factor; /* of rescaling */
+    double factor; /* rescale factor */
     bool offset;   /* then subtract 1 */
     double mean[3], std[3];
     int colours;
@@ -28,16 +29,16 @@ struct by_processor {
     image_palette *palette;
 };
 
-/* What a type of processor does where the file does not say it. */
+/* Defaults of a processor type for missing settings. */
 struct image_processor_type {
-    const char *name; /* of the class, without ImageProcessor, ImageProcessorFast or FeatureExtractor */
+    const char *name; /* class name without ImageProcessor, ImageProcessorFast or FeatureExtractor */
     int size, crop;   /* crop 0: no crop */
-    bool square;      /* `size` as a number means both sides; otherwise the shorter one */
+    bool square;      /* a number as `size` sets both sides; otherwise the shorter one */
     by_filter filter;
     double mean[3], std[3];
 };
 
-/* What a byte of channel c becomes. */
+/* The normalised value of a byte of channel c. */
 float image_processor_value(const by_processor *p, int byte, int c);
 
 #endif

@@ -1,4 +1,4 @@
-/* processor_config.c - the settings of preprocessor_config.json, in today's and earlier spellings. */
+/* processor_config.c - the settings of preprocessor_config.json, in current and older formats. */
 #include <math.h>
 
 #include "base/file.h"
@@ -19,12 +19,12 @@ static const image_processor_type types[] = {
      BY_FILTER_BICUBIC,
      {0.48145466, 0.4578275, 0.40821073},
      {0.26862954, 0.26130258, 0.27577711}},
-    {"ImageGPT", 256, 0, true, BY_FILTER_BILINEAR, HALVES, HALVES}, /* the last: that of palettes */
+    {"ImageGPT", 256, 0, true, BY_FILTER_BILINEAR, HALVES, HALVES}, /* the last, for palettes */
 };
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-/* The type by image_processor_type or feature_extractor_type; ViT's where neither is known. */
+/* The type by image_processor_type or feature_extractor_type; ViT's if neither is known. */
 static const image_processor_type *find_type(const cJSON *json)
 {
     static const char *const keys[] = {"image_processor_type", "feature_extractor_type"};
@@ -49,8 +49,8 @@ static by_status side(const cJSON *o, const char *key, int *out)
     return BY_OK;
 }
 
-/* A size is a number, {"height", "width"}, {"shortest_edge"} with or without "longest_edge", or in old files a pair of
- * numbers: width and height. */
+/* A size is a number, {"height", "width"}, {"shortest_edge"} with or without "longest_edge", or in old files
+ * a pair: width and height. */
 static by_status read_size(const cJSON *json, const char *key, int fallback, bool square, image_size *out)
 {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, key);
@@ -76,7 +76,7 @@ static by_status read_size(const cJSON *json, const char *key, int fallback, boo
     return exact || out->shortest > 0 ? BY_OK : base_fail(BY_ERR_FORMAT, "%s names no size", key);
 }
 
-/* One number for each channel: 3, or 1 in a list of one; a number alone is that of all channels. */
+/* One number per channel: a list of 3, or of 1; a plain number applies to all channels. */
 static by_status read_each(const cJSON *json, const char *key, const double fallback[3], double out[3],
                            int *channels)
 {
@@ -120,7 +120,7 @@ static by_status read_clusters(by_processor *p, const cJSON *json)
     return BY_OK;
 }
 
-/* The palette lies in [-1, 1], and pictures are brought there. An offset was written without regard to the normalisation. */
+/* The palette is in [-1, 1], so pictures are scaled to that. `offset` does so whatever the normalisation. */
 static by_status use_palette(by_processor *p)
 {
     for (int c = 0; c < 3 && !p->offset; c++)
@@ -139,7 +139,7 @@ static by_status use_palette(by_processor *p)
     return p->palette ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* What other types of processors do besides, which would change the values. */
+/* Refuses other steps that some processor types have, because they would change the values. */
 static by_status check_steps(const cJSON *json)
 {
     static const char *const steps[] = {"do_pad", "do_thumbnail", "do_align_long_axis",
@@ -195,7 +195,7 @@ static by_status copy_palette(by_processor *p, const by_processor_spec *spec)
     return use_palette(p);
 }
 
-/* The type of that name; NULL: ViT's. */
+/* The type with that name; NULL: ViT's. */
 static const image_processor_type *type_named(const char *name)
 {
     for (int i = 0; i < BY_COUNT(types); i++)
@@ -205,7 +205,7 @@ static const image_processor_type *type_named(const char *name)
     return NULL;
 }
 
-/* What is resized before a crop keeps its ratio to the crop. */
+/* Scales the size before a crop with the crop. */
 static int scaled(int side, int from, int to)
 {
     return BY_MAX((int)rint((double)side * to / from), to);
@@ -252,8 +252,8 @@ by_processor *by_processor_new(const by_processor_spec *spec)
     return NULL;
 }
 
-/* The settings inside processor_config.json, which come first in the reference, or those of preprocessor_config.json. *path gets the
- * name of the file, also where it cannot be read. */
+/* The settings in processor_config.json, which take precedence as in the reference, or those of
+ * preprocessor_config.json. *path receives the name of the file, even if it cannot be read. */
 static cJSON *load_settings(const char *dir, char **path)
 {
     *path = base_path_join(dir, "processor_config.json");
@@ -279,7 +279,7 @@ bool image_processor_exists(const char *dir)
     if (path && base_file_exists(path)) {
         cJSON *whole = base_json_load(path);
         there =
-            !whole || cJSON_HasObjectItem(whole, "image_processor"); /* who opens a damaged file says so */
+            !whole || cJSON_HasObjectItem(whole, "image_processor"); /* opening the file reports the damage */
         cJSON_Delete(whole);
     }
     base_free(path);

@@ -1,5 +1,5 @@
-/* resample.c - pictures in other sizes. Bytes are resampled as Pillow does it: one axis after the other, weights in fixed
- * point with 22 bits, rounded to bytes between the passes. Floats as PyTorch's interpolate does. */
+/* resample.c - resizing. Bytes are resampled as in Pillow: one axis after the other, with 22-bit fixed-point
+ * weights, rounded to bytes between the passes. Floats are resampled as in PyTorch's interpolate. */
 #include <math.h>
 
 #include "image/lanes.h"
@@ -27,7 +27,7 @@ static double hamming(double x)
     return x == 0 ? 1 : x >= 1 ? 0 : sin(x * pi) / (x * pi) * (0.54 + 0.46 * cos(x * pi));
 }
 
-/* Keys' cubic with the slope a at 1. */
+/* Keys' cubic; its slope at 1 is a. */
 static double cubic(double x, double a)
 {
     x = fabs(x);
@@ -64,9 +64,9 @@ static const struct {
 /* ---- weights of one axis ----------------------------------------------------------------------- */
 
 typedef struct axis {
-    int from, to, width; /* input and output length, most weights of an output */
-    int *first, *count;  /* (to) the inputs that an output reads, */
-    double *weight;      /* (to, width) and their weights, */
+    int from, to, width; /* input and output length, maximum number of weights per output */
+    int *first, *count;  /* (to) first input of each output and its number of inputs */
+    double *weight;      /* (to, width) the weights */
     int32_t *fixed;      /* (to, width) times 2^22 */
 } axis;
 
@@ -80,7 +80,7 @@ static void axis_close(axis *a)
     base_free(a->fixed);
 }
 
-/* Weights of output i: the filter, stretched when the picture shrinks, at the centres of the inputs. */
+/* Weights of output i: the filter, widened if the picture shrinks, at the centres of the inputs. */
 static void weigh(axis *a, int i, by_filter filter)
 {
     const double scale = (double)a->from / a->to, stretch = BY_MAX(scale, 1.0);
@@ -121,7 +121,7 @@ static by_status axis_open(axis *a, int from, int to, by_filter filter)
 
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
-/* Pillow shifts an arithmetic sum; a right shift of a negative number rounds down. */
+/* The right shift is arithmetic as in Pillow: negative sums round down. */
 BASE_INLINE int32_t clip(int32_t sum)
 {
     const int32_t v = sum >> BITS;
@@ -140,7 +140,7 @@ static void blend_row(const axis *a, const image_pixel *from, image_pixel *out)
             sum += p[k] * w[k];
         sum >>= BITS;
         sum &= sum > 0;
-        out[x] = sum | (sum > 255); /* of these, the lowest byte counts */
+        out[x] = sum | (sum > 255); /* the lowest byte of each counts */
     }
 }
 
@@ -157,7 +157,7 @@ static by_status blend_across(const axis *a, const by_image *m, by_image *to)
     return from ? BY_OK : BY_ERR_MEMORY;
 }
 
-/* Row y of a vertical pass adds up whole rows. */
+/* Row y of a vertical pass adds whole rows. */
 BASE_VECTORS
 static void blend_rows(const axis *a, const by_image *m, int y, int32_t *restrict sum, uint8_t *restrict out)
 {
@@ -220,8 +220,9 @@ static by_image *nearest(const by_image *m, int width, int height)
     return to;
 }
 
-/* Bytes are rounded between the passes, so their order counts. Pillow 13 takes the vertical pass first where the picture
- * loses more than twice as many rows as columns; versions before always take the horizontal one. */
+/* Bytes are rounded between the passes, so their order matters. Pillow 13 does the vertical pass first if the
+ * picture loses more than twice as many rows as columns. Earlier versions always do the horizontal pass
+ * first. */
 static bool is_down_first(const by_image *m, int width, int height)
 {
     const int64_t rows = m->height - height, columns = m->width - width;
@@ -259,7 +260,7 @@ by_image *by_image_resize(const by_image *m, int width, int height, by_filter fi
 
 /* ---- floats -------------------------------------------------------------------------------------- */
 
-/* Without antialiasing: two or four neighbours of the centre, repeated at the border. */
+/* Without antialiasing: the two or four neighbours of the centre, clamped at the border. */
 static void weigh_plain(axis *a, int i, by_filter filter)
 {
     const bool is_cubic = filter == BY_FILTER_BICUBIC;
