@@ -21,7 +21,7 @@ static void put_row(shelves *s, int row, int space)
     s->bits[space / 64] |= (uint64_t)1 << space % 64;
 }
 
-/* Takes a row with the least space of at least n; -1: there is none. */
+/* Takes the row with the least free space of at least n; -1: none. */
 static int take_row(shelves *s, int n, int *space)
 {
     int word = n / 64;

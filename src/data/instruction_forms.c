@@ -82,7 +82,7 @@ static by_status add_span(data_script *s, size_t start, size_t end)
     return BY_OK;
 }
 
-/* Plain texts end with the end token, which is learned. */
+/* Plain texts end with the end token, which is trained on. */
 static by_status plain(const data_instructions *x, const chat_value *prompt, const chat_value *answer,
                        data_script *out)
 {
@@ -242,7 +242,7 @@ static by_status prompted(const data_instructions *x, dialog *d, const chat_valu
 
 /* ---- forms -------------------------------------------------------------------------------------------- */
 
-/* A prompt and an answer are both texts or both messages. A text as answer to messages becomes one. */
+/* A prompt and an answer are both texts or both messages. A text that answers messages becomes a message. */
 static by_status pair_script(const data_instructions *x, chat_heap *h, const chat_value *o,
                              const chat_value *prompt, const chat_value *answer, data_script *out)
 {
@@ -391,7 +391,7 @@ static by_status tuning_script(const data_instructions *x, chat_heap *h, const c
 
 static bool is_same(const chat_value *a, const chat_value *b);
 
-/* Whether b has every member of a. A member that is null is as good as none. */
+/* Whether b has every member of a. Null members count as absent. */
 static bool has_members(const chat_value *a, const chat_value *b)
 {
     for (size_t i = 0; i < a->dict->count; i++) {
@@ -415,7 +415,7 @@ static bool is_same(const chat_value *a, const chat_value *b)
     return same;
 }
 
-/* The prompt that both answers begin with: messages, or text up to a space before the difference. */
+/* The common prompt of both answers: messages, or text up to a space before the first difference. */
 static by_status common_prompt(chat_heap *h, const chat_value *a, const chat_value *b, chat_value *prompt,
                                chat_value rest[2])
 {

@@ -1,4 +1,4 @@
-/* instructions.c - see instructions.h: reads the file and makes tokens of its examples. */
+/* instructions.c - see instructions.h: reads the file and tokenizes its examples. */
 #include "data/instructions.h"
 
 #include <math.h>
@@ -43,13 +43,13 @@ static bool is_learned(const data_script *s, const by_encoding *e, size_t i)
     return false;
 }
 
-/* Adds the tokens of a script as a sequence like `one`. *any: it has something to learn. */
+/* Adds the tokens of a script as a sequence with the properties of `one`. *any: it has tokens to train on. */
 static by_status add_tokens(data_instructions *x, const data_script *s, const by_encoding *e,
                             const data_instruction *like, bool *any)
 {
     size_t count = e->ids.count, from = 0;
     const int eos = by_tokenizer_eos(x->tokenizer);
-    /* The end token may come from the tokenizer, too. */
+    /* The tokenizer may also have added the end token. */
     if (s->special && count > 1 && eos >= 0 && e->ids.data[count - 1] == eos && e->ids.data[count - 2] == eos)
         count--;
     if (count > (size_t)x->spec.limit) {
@@ -88,7 +88,7 @@ static by_status add_script(data_instructions *x, const data_script *s, const da
     return status;
 }
 
-/* Adds the sequences of one object, unless one of them has nothing to learn. */
+/* Adds the sequences of one object, unless one of them has no tokens to train on. */
 static by_status add_object(data_instructions *x, chat_heap *h, const chat_value *object, int line)
 {
     data_script scripts[2] = {0};
@@ -264,7 +264,7 @@ static by_status start_like(const data_instructions *x, data_instructions *out)
     return data_rows_init(&out->rows, x->model, x->tokenizer, &x->rows.spec);
 }
 
-/* Appends tokens [from, end) of a sequence of x to the last sequence of out, as far as the limit goes. */
+/* Appends tokens [from, end) of a sequence of x to the last sequence of out, up to the limit. */
 static void append(const data_instructions *x, const data_instruction *one, int from, int end,
                    data_instructions *out)
 {
@@ -276,7 +276,7 @@ static void append(const data_instructions *x, const data_instruction *one, int 
     last->count += (int)n;
 }
 
-/* Starts a sequence of out like one of x, with room for `count` tokens. */
+/* Starts a sequence of out with the properties of one of x and room for `count` tokens. */
 static by_status start_sequence(data_instructions *out, const data_instruction *like, int count)
 {
     BY_TRY(reserve(out, (size_t)count));
@@ -333,7 +333,7 @@ by_status data_instructions_hold_out(data_instructions *x, double share, data_in
     return s;
 }
 
-/* Tokens before the first that is learned. */
+/* Tokens before the first trained one. */
 static int prompt_of(const data_instructions *x, const data_instruction *one)
 {
     int n = 0;
@@ -349,7 +349,7 @@ by_status data_instructions_mismatch(const data_instructions *x, data_instructio
         return base_fail(BY_ERR_ARGUMENT, "%s: mismatched answers need at least two examples",
                          base_input_name(x->path));
     for (int i = 0; i < x->count; i++) {
-        int k = i; /* the first example follows the last */
+        int k = i; /* wraps around: the last answer goes to the first example */
         while (x->list[k].example == x->list[i].example)
             k = (k + x->count - 1) % x->count;
         const data_instruction *one = &x->list[i], *other = &x->list[k];

@@ -10,23 +10,23 @@
 typedef enum data_instruction_kind {
     DATA_TUNING,      /* texts and conversations: every example is one sequence */
     DATA_PREFERENCES, /* two answers to a prompt: a chosen and a rejected sequence, one after the other */
-    DATA_JUDGEMENTS   /* an answer and whether it is good; two answers to a prompt are a good and a bad one */
+    DATA_JUDGEMENTS /* an answer and whether it is good; two answers to a prompt become a good and a bad one */
 } data_instruction_kind;
 
 typedef struct data_instruction_spec {
     data_instruction_kind kind;
-    const by_chat *chat; /* template of the model; NULL: it has none */
-    int limit;     /* tokens of the longest sequence; longer ones lose their end. 0: the model's context */
-    bool keep_end; /* they lose their beginning instead */
-    bool learn_prompts; /* all tokens are learned; otherwise answers alone, where the form has answers */
+    const by_chat *chat; /* template of the model; NULL: none */
+    int limit; /* maximum tokens of a sequence; longer ones are truncated at the end. 0: the model's context */
+    bool keep_end;      /* truncate at the beginning instead */
+    bool learn_prompts; /* train on all tokens; otherwise only on answers, if the form has any */
     bool pack;          /* several examples share a row (DATA_TUNING only) */
 } data_instruction_spec;
 
 /* A sequence of tokens. */
 typedef struct data_instruction {
-    size_t first; /* in tokens and learned */
+    size_t first; /* tokens, and how many of them are trained on */
     int count;
-    int line;     /* of its example in the file */
+    int line;     /* line of its example in the file */
     int example;  /* in the order of the file, from 0 */
     bool good;    /* chosen, or judged good */
     float margin; /* pairs: margin of the chosen answer, if the file gives one */
@@ -38,7 +38,7 @@ typedef struct data_instructions {
     const by_tokenizer *tokenizer; /* borrowed */
     const char *path;              /* borrowed */
     by_ids tokens;                 /* of all sequences */
-    uint8_t *learned;              /* 1 for a token that is predicted; never the first of a sequence */
+    uint8_t *learned;              /* 1 for a predicted token; never the first of a sequence */
     size_t room;
     data_instruction *list;
     int count, capacity, examples;
@@ -47,17 +47,17 @@ typedef struct data_instructions {
     int left_out;         /* examples without learned tokens within the limit */
     char *eos;            /* text of the end token, or NULL */
     uint64_t fingerprint; /* of the file */
-    /* Rows of training: packed or not. Parallel to rows.tokens: */
+    /* Training rows, packed or not. Parallel to rows.tokens: */
     data_rows rows;
     uint8_t *row_learned;
-    int32_t *row_positions; /* in its own sequence */
+    int32_t *row_positions; /* position in its own sequence */
 } data_instructions;
 
 /* Reads a file of JSON lines, or one list of objects; plain, .gz or .zst, "-" is standard input. x is
  * overwritten; close it also after a failure. */
 by_status data_instructions_open(data_instructions *x, const char *path, by_model *m, const by_tokenizer *t,
                                  const data_instruction_spec *spec);
-void data_instructions_close(data_instructions *x); /* the zero state is a no-op */
+void data_instructions_close(data_instructions *x); /* closing the zero state is a no-op */
 
 /* Moves a share of the examples, chosen at random but alike in every run, to `out`, which is overwritten;
  * close it also after a failure. Both keep at least one. */
@@ -67,11 +67,11 @@ by_status data_instructions_hold_out(data_instructions *x, double share, data_in
  * above. */
 by_status data_instructions_mismatch(const data_instructions *x, data_instructions *out);
 
-/* Appends one or two lines about the file: examples, tokens, learned tokens, rows. */
+/* Appends one or two lines about the file: examples, tokens, trained tokens, rows. */
 void data_instructions_describe(const data_instructions *x, base_buf *out);
 
 /* A batch of rows, with the arrays
- *   tokens, targets   target t is token t + 1 of the same sequence where it is learned, else -100
+ *   tokens, targets   target t is token t + 1 of the same sequence if it is trained on, otherwise -100
  *   positions         packed rows: from 0 in every sequence
  *   documents         packed rows: attention does not cross sequences
  * Rows up to `height` are padding. Reused by the next call. */
@@ -79,20 +79,20 @@ typedef struct data_instruction_batch {
     data_row_batch rows;
     int32_t *cells; /* targets, positions, documents */
     size_t room;
-    int64_t counted; /* targets that are learned */
+    int64_t counted; /* targets that are not -100 */
 } data_instruction_batch;
 by_status data_instructions_batch(const data_instructions *x, const int *rows, int count, int height,
                                   data_instruction_batch *out);
-void data_instruction_batch_free(data_instruction_batch *b); /* the zero state is a no-op */
+void data_instruction_batch_free(data_instruction_batch *b); /* closing the zero state is a no-op */
 
 /* ---- internal: one example (instruction_forms.c) ------------------------------------------------ */
 
-/* A text and the parts of it that are learned. */
+/* A text and the parts of it to train on. */
 typedef struct data_script {
     base_buf text;
     by_chat_span *spans;
     size_t span_count, span_room;
-    bool special; /* the tokenizer adds its special tokens: the text is not from a template */
+    bool special; /* the tokenizer adds its special tokens, because the text is not from a template */
 } data_script;
 void data_script_free(data_script *s);
 
@@ -103,7 +103,7 @@ by_status data_instruction_scripts(const data_instructions *x, chat_heap *h, con
 
 /* ---- internal: packing (instruction_batches.c) ----------------------------------------------------- */
 
-/* Makes the rows from the sequences. */
+/* Arranges the sequences in rows. */
 by_status data_instructions_arrange(data_instructions *x);
 
 /* Best fit: `counts` in order of decreasing size go to the row with the least sufficient space. row[i] is the

@@ -6,9 +6,9 @@
 #include "base/input.h"
 #include "data/picture_set.h"
 
-/* ---- IDX ---------------------------------------------------------------------------------------- Two zero
- * bytes, the type of elements (8: unsigned bytes), the number of axes, their lengths as big-endian 32-bit
- * numbers, then the elements. */
+/* ---- IDX ----------------------------------------------------------------------------------------
+ * Two zero bytes, the type of elements (8: unsigned bytes), the number of axes, their lengths as big-endian
+ * 32-bit numbers, then the elements. */
 
 enum { IDX_BYTES = 8, IDX_DOUBLES = 14, IDX_AXES = 4 };
 
@@ -39,8 +39,8 @@ static by_status read_header(FILE *f, const char *path, idx *h)
     return BY_OK;
 }
 
-/* The elements, and nothing after them. Each of at most four lengths is below 2^32: `max` is checked factor
- * by factor. */
+/* Reads the elements, which must end the file. Each of at most four lengths is below 2^32: `max` is checked
+ * factor by factor. */
 static uint8_t *read_elements(FILE *f, const by_picture_set *p, const char *path, const idx *h)
 {
     uint64_t bytes = 1;
@@ -197,9 +197,9 @@ by_status data_picture_set_idx(by_picture_set *p, const char *path)
     return s;
 }
 
-/* ---- CIFAR -------------------------------------------------------------------------------------- Records
- * of one class byte (CIFAR-10), or a superclass and a class (CIFAR-100), and 32 x 32 pixels, one plane a
- * channel. */
+/* ---- CIFAR --------------------------------------------------------------------------------------
+ * Records of one class byte (CIFAR-10), or a superclass and a class (CIFAR-100), and 32 x 32 pixels in planes,
+ * one for each channel. */
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE };
 

@@ -11,7 +11,7 @@
 #include "image/picture.h"
 
 #define MAX_BYTES  ((int64_t)8 << 30)
-#define MAX_PACKED 1032 /* deflate makes no file smaller than this part of it */
+#define MAX_PACKED 1032 /* the highest compression ratio of deflate */
 
 /* ---- examples ---------------------------------------------------------------------------------- */
 
@@ -126,7 +126,7 @@ int data_picture_set_class(by_picture_set *p, const char *name)
     return p->classes.count++;
 }
 
-/* Classes of files are numbered in sorted order, whatever the order in which they were found. */
+/* Numbers the classes of files in sorted order, independent of the order in which they were found. */
 static by_status sort_classes(by_picture_set *p)
 {
     const int n = p->classes.count;
@@ -242,7 +242,7 @@ by_status by_picture_set_number(by_picture_set *p, const char *const *names, int
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-/* The first of these files that a directory has, as a heap string in *out; NULL: none. */
+/* The first of these files that exists in a directory, as a heap string in *out; NULL: none. */
 static by_status find_in(const char *dir, const char *const *names, int count, char **out)
 {
     *out = NULL;
