@@ -63,21 +63,22 @@ by_status by_image_result_draw(const by_image_result *r, const char *const *name
     return s;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 typedef struct measuring {
     const train_picture_measure *w;
     by_image_result *out;
     train_pictures batches;
     float *logits;    /* (batch, classes) */
-    int32_t *choices; /* of pairs: (batch, length) tokens, or (batch) captions */
+    int32_t *choices; /* pairs: (batch, length) tokens, or (batch) captions */
     int64_t seen, right, near;
     int64_t tokens, tokens_right;
     double loss;
     base_writer *file;
 } measuring;
 
-/* -log p of the label, and how many classes are more likely; the first of equals counts as more likely. */
+/* -log p of the label, and its rank: how many classes are more likely. On ties, the first class ranks
+ * higher. */
 static double score(const float *logits, int classes, int label, int *rank, int *best)
 {
     double high = -INFINITY, sum = 0;
@@ -134,7 +135,7 @@ static by_status count_batch(measuring *m, const int32_t *labels)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* The loss of the task, and the likeliest token of each position, or caption of each picture. */
+/* The loss of the task, and the likeliest token of each position or caption of each picture. */
 static by_tensor *with_choices(void *user, by_graph *g, by_model_io *io)
 {
     const by_model *m = user;
@@ -156,7 +157,7 @@ by_passes *train_picture_passes(by_model *m, by_memory **memory)
                          2);
 }
 
-/* A decoder writes a caption word by word if it predicts every token of it after the right ones. */
+/* Counts a caption as exact if every token is predicted correctly from the correct tokens before it. */
 static void count_sentences(measuring *m, const int32_t *targets, double loss)
 {
     const int batch = m->w->source->batch, length = m->w->source->length;
@@ -263,7 +264,7 @@ static void summarize(const measuring *m)
         r->top5 = (double)m->near / seen;
 }
 
-/* Pairs are compared within whole batches: what is left over is not measured. */
+/* Pairs are compared only within full batches. The remainder is not evaluated. */
 static by_status measure(measuring *m)
 {
     const train_picture_source *s = m->w->source;
@@ -337,7 +338,7 @@ static by_status check_model(const by_model *m, const by_processor *p)
     return BY_OK;
 }
 
-/* Labels are numbered as the model does, captions become tokens. */
+/* Numbers labels as the model does, and tokenizes captions. */
 static by_status prepare_targets(const by_model *m, const char *dir, by_picture_set *set,
                                  train_captions *captions)
 {

@@ -15,7 +15,7 @@ int train_picture_workers(const by_device *d, int asked)
 
 /* ---- one picture ----------------------------------------------------------------------------- */
 
-/* Where row `i` of the whole sequence comes from: the example, and its epoch. */
+/* The example of row `i` of the whole sequence, and its epoch. */
 static int64_t example_at(const train_picture_source *s, int64_t i, uint64_t *epoch)
 {
     const int64_t n = s->part.count;
@@ -27,7 +27,7 @@ static int64_t example_at(const train_picture_source *s, int64_t i, uint64_t *ep
     return data_picture_part_at(&s->part, (int64_t)base_permute((uint64_t)(i % n), (uint64_t)n, order));
 }
 
-/* The picture as it is trained on. Resized crops are cut out of the picture as it is in the file. */
+/* Augments a picture. Resized crops are taken from the picture at its original size. */
 static by_image *augment(const train_picture_source *s, const by_image *m, const by_augment_key *key)
 {
     uint8_t fill[3];
@@ -41,7 +41,7 @@ static by_image *augment(const train_picture_source *s, const by_image *m, const
     return out;
 }
 
-/* Writes the values of a picture, or with a palette its colours. */
+/* Writes the values of a preprocessed picture, or its colours with a palette. */
 static by_status prepare(const train_picture_source *s, int64_t example, uint64_t epoch, float *out,
                          int32_t *colours)
 {
@@ -54,7 +54,7 @@ static by_status prepare(const train_picture_source *s, int64_t example, uint64_
         char name[512];
         by_picture_set_name(set, example, name, sizeof name);
         return m ? base_fail_context("%s", name)
-                 : base_error_status(); /* a file that was not read is named */
+                 : base_error_status(); /* name the file of a picture that failed */
     }
     by_status status = colours ? by_processor_encode(s->processor, ready, colours)
                                : by_processor_values(s->processor, ready, out);
@@ -66,7 +66,7 @@ static by_status prepare(const train_picture_source *s, int64_t example, uint64_
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* Row r of the labels, or of the tokens of a caption. example -1: it fills up the last batch. */
+/* Writes row r of the labels or caption tokens. example -1: padding of the last batch. */
 static void put_targets(train_pictures *p, int slot, int r, int64_t example)
 {
     const train_picture_source *s = &p->source;
@@ -83,7 +83,7 @@ static void put_targets(train_pictures *p, int slot, int r, int64_t example)
         row[t] = t < n ? s->captions->ids[first + t] : pad;
 }
 
-/* What a decoder reads: the targets, one place later. */
+/* Decoder inputs: the targets, shifted right by one. */
 static by_status shift(train_pictures *p, int slot, int first, int rows)
 {
     const train_picture_source *s = &p->source;
@@ -102,7 +102,7 @@ static by_status prepare_part(void *user, int64_t item, int slot, int k)
         int32_t *colours =
             p->colours ? p->tokens[slot] + (size_t)r * (size_t)s->height * (size_t)s->width : NULL;
         uint64_t epoch;
-        if (!s->trains && i >= s->part.count) { /* fills up the last batch */
+        if (!s->trains && i >= s->part.count) { /* padding of the last batch */
             memset(out, 0, p->plane * sizeof *out);
             if (colours)
                 memset(colours, 0, (size_t)s->height * (size_t)s->width * sizeof *colours);
@@ -116,7 +116,7 @@ static by_status prepare_part(void *user, int64_t item, int slot, int k)
     return s->task == BY_TASK_SEQ2SEQ ? shift(p, slot, begin, end - begin) : BY_OK;
 }
 
-/* What needs the other pictures of a batch, too. */
+/* Steps that need the whole batch. */
 static by_status finish(void *user, int64_t item, int slot, int k)
 {
     train_pictures *p = user;

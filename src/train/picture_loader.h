@@ -1,5 +1,6 @@
-/* picture_loader.h - batches of pictures, prepared by threads ahead of their use. Row r of batch n is picture n * batch + r of an endless
- * sequence of epochs, each in an order of its own; so a batch depends on its number alone, not on threads or on where a run began. */
+/* picture_loader.h - batches of pictures, prepared ahead by threads. Row r of batch n is picture n * batch +
+ * r of an endless sequence of epochs, each shuffled differently. A batch therefore depends only on its
+ * number, not on threads or on where a run resumed. */
 #ifndef BY_TRAIN_PICTURE_LOADER_H
 #define BY_TRAIN_PICTURE_LOADER_H
 
@@ -12,13 +13,13 @@
 typedef struct train_picture_source {
     data_picture_part part;
     const by_processor *processor; /* borrowed */
-    int height, width;             /* of prepared pictures */
+    int height, width;             /* of preprocessed pictures */
     int batch, classes;
-    by_task task;                   /* BY_TASK_CLASSIFY; or of pairs, BY_TASK_SEQ2SEQ and BY_TASK_CONTRAST: */
-    const train_captions *captions; /* of the whole set */
+    by_task task;                   /* BY_TASK_CLASSIFY; or for pairs BY_TASK_SEQ2SEQ and BY_TASK_CONTRAST: */
+    const train_captions *captions; /* captions of the whole set */
     int length;                     /* tokens of a row */
-    const by_model *model;          /* which knows how decoders begin, and its padding */
-    bool trains; /* epochs in random order, augmented; otherwise one pass in order, without changes */
+    const by_model *model;          /* for the decoder's start token and padding */
+    bool trains; /* epochs in random order with augmentation; otherwise one pass in order, without it */
     by_augment augment;
     double label_smoothing;
     uint64_t seed;
@@ -29,24 +30,25 @@ enum { TRAIN_PICTURE_SLOTS = 4 };
 typedef struct train_pictures {
     train_picture_source source;
     bool soft;    /* targets are probabilities of classes (batch, classes) */
-    size_t plane; /* values of a picture */
+    size_t plane; /* values per picture */
     int parts;
     base_prefetch *ahead;
     float *pixels[TRAIN_PICTURE_SLOTS], *shares[TRAIN_PICTURE_SLOTS];
-    bool colours; /* pictures are colours of a palette: tokens (batch, height * width) in place of pixels */
+    bool colours; /* pictures are palette colours: tokens (batch, height * width) instead of pixels */
     int32_t *labels[TRAIN_PICTURE_SLOTS],
-        *tokens[TRAIN_PICTURE_SLOTS]; /* of pairs: targets and tokens (batch, length) */
-    double waited;                    /* seconds, for all batches so far */
+        *tokens[TRAIN_PICTURE_SLOTS]; /* pairs: targets and tokens (batch, length) */
+    double waited;                    /* seconds, over all batches so far */
 } train_pictures;
 
-/* Prepares batches from `first` to before `end`. threads 0: when they are asked for. train_pictures_close in every case. */
+/* Prepares batches from `first` to before `end`. threads 0: on demand. Call train_pictures_close in every
+ * case. */
 by_status train_pictures_open(train_pictures *p, const train_picture_source *source, int threads,
                               int64_t first, int64_t end);
-void train_pictures_close(train_pictures *p); /* the zero state is a no-op */
-/* The next batch, valid until the next call. *labels (may be NULL) has the classes of its rows, or the targets of captions: -100 for rows that
- * fill up the last batch. */
+void train_pictures_close(train_pictures *p); /* closing the zero state is a no-op */
+/* The next batch, valid until the next call. *labels (may be NULL) receives the classes of its rows, or the
+ * targets of captions; -100 for padding rows of the last batch. */
 by_status train_pictures_next(train_pictures *p, const by_model *m, by_batch *out, const int32_t **labels);
-/* A batch of that shape, without values: to compile for. */
+/* A batch of that shape without values, for compiling. */
 by_batch train_pictures_like(const train_pictures *p, const by_model *m);
 
 /* Batches of one pass over the pictures. */

@@ -1,4 +1,4 @@
-/* picture_record.c - what run.json keeps of a run on pictures (see picture_run.h). */
+/* picture_record.c - the settings of a run on pictures in run.json (see picture_run.h). */
 #include <math.h>
 
 #include "model/model.h"
@@ -59,7 +59,7 @@ static void record_augment(const by_augment *a, train_record *out)
 
 static double rounded(double x)
 {
-    return round(x * 1e6) / 1e6; /* a float */
+    return round(x * 1e6) / 1e6; /* precision of a float */
 }
 
 static void record_numbers(const train_picture_run *r, const by_model *m, train_record *out)
@@ -109,14 +109,14 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
     train_record_optimizer(out, &s->optimizer);
 }
 
-/* Records that do not say it are of the family's first decoder. */
+/* Records without the decoder use the family's first decoder. */
 static void record_decoder(const by_model *m, train_record *out)
 {
     train_record_text(out, "decoder", m->arch->text_type, TRAIN_SAME);
     out->facts[out->count - 1].absent = arch_find(m->arch->family)->text_type;
 }
 
-/* A run that resumes has a model already: the numbers of its shape are those of a model without values that the spec asks for. */
+/* A resumed run already has a model. The shape to compare is that of an unallocated model for the spec. */
 by_status train_picture_record(void *self, train_record *out)
 {
     const train_picture_run *r = self;

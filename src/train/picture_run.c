@@ -1,5 +1,5 @@
-/* picture_run.c - training on pictures with labels or captions, as a client of the loop: batches that threads prepare ahead, and accuracy that
- * decides which checkpoint is best. */
+/* picture_run.c - training on pictures with labels or captions, as a client of the loop. Threads prepare
+ * batches ahead, and accuracy selects the best checkpoint. */
 #include "train/picture_run.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
-/* Trace the first step of this process. */
+/* Traces the first step of this process. */
 static void trace(train_picture_run *r, by_trace_fn fn)
 {
     const by_batch like = train_picture_like(r);
@@ -61,7 +61,7 @@ static by_status measure(train_picture_run *r, const char *predictions)
     return BY_OK;
 }
 
-/* Does something with the average in the place of the parameters, where there is one. */
+/* Calls a function with the averaged parameters in place of the parameters, if there are any. */
 static by_status with_average(train_picture_run *r,
                               by_status (*fn)(train_picture_run *r, const char *argument),
                               const char *argument)
@@ -112,7 +112,7 @@ static const train_client client = {
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-/* The model that is kept, with its processor. */
+/* Saves the best model with its processor. */
 static by_status take_best(train_picture_run *r)
 {
     char *dir = base_path_join(r->spec.out, isfinite(r->loop.state.best_eval) ? "best" : "last");
@@ -131,7 +131,7 @@ static by_status take_best(train_picture_run *r)
     r->average = NULL;
     r->passes = NULL;
     r->model = m;
-    r->source.model = r->eval_source.model = m; /* they ask it how captions begin */
+    r->source.model = r->eval_source.model = m; /* the next lines ask it how captions begin */
     return train_picture_make_passes(r);
 }
 
@@ -152,7 +152,8 @@ static by_status leave(train_picture_run *r)
     return s;
 }
 
-/* The last evaluation is that of the best model, unless an earlier one was better or this process has made none. */
+/* Reports the last evaluation as that of the best model, unless an earlier one was better or this process has
+ * made none. */
 static by_status finish(train_picture_run *r)
 {
     const char *predictions = r->tuning ? r->tuning->predictions : NULL;
@@ -249,7 +250,7 @@ by_status train_picture_train(by_device *d, const by_run_spec *spec, const train
     return s;
 }
 
-/* ---- who comes here ---------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------------ */
 
 bool train_reads_pictures(by_device *d, const by_run_spec *spec)
 {
@@ -258,7 +259,7 @@ bool train_reads_pictures(by_device *d, const by_run_spec *spec)
     by_model *m = spec->init_from ? by_model_open(d, spec->init_from, &(by_model_spec){0}) : NULL;
     const bool yes = a ? a->pictures != NULL : m && by_model_pictures(m, &reads);
     by_model_free(m);
-    base_error_clear(); /* who opens the model next says what is wrong */
+    base_error_clear(); /* opening the model reports the error */
     return yes;
 }
 

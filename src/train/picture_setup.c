@@ -1,4 +1,5 @@
-/* picture_setup.c - see picture_run.h: the data, the model and the numbers of a run on pictures. */
+/* picture_setup.c - see picture_run.h: sets up the data, the model and the hyperparameters of a run on
+ * pictures. */
 #include <math.h>
 
 #include "base/file.h"
@@ -7,7 +8,7 @@
 #include "train/defaults.h"
 #include "train/picture_run.h"
 
-enum { SPLIT_SEED = 1 }; /* runs of all seeds hold out the same pictures */
+enum { SPLIT_SEED = 1 }; /* runs with any seed hold out the same pictures */
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
@@ -68,7 +69,8 @@ bool train_picture_holds_out(const train_picture_run *r)
     return r->held.count > 0;
 }
 
-/* Captions as tokens. Rows of all batches have the length of the longest, a multiple of 8 where the model can read that many. */
+/* Tokenizes captions. Rows of all batches have the length of the longest, rounded up to a multiple of 8 if
+ * the model's context allows. */
 static by_status encode_captions(train_picture_run *r)
 {
     const int context = by_model_context(r->model);
@@ -80,7 +82,7 @@ static by_status encode_captions(train_picture_run *r)
     return BY_OK;
 }
 
-/* Captions become tokens, and labels get the model's numbers. */
+/* Tokenizes captions, and gives labels the model's numbers. */
 static by_status number_sets(train_picture_run *r)
 {
     if (r->tokenizer)
@@ -91,7 +93,7 @@ static by_status number_sets(train_picture_run *r)
 
 /* ---- a new model ------------------------------------------------------------------------------- */
 
-/* The shorter side of the pictures: of all, or of the first one if they are files. */
+/* The shorter side of the pictures: of all, or of the first one if they are in separate files. */
 static by_status find_size(const train_picture_run *r, int *size)
 {
     int height, width;
@@ -108,7 +110,7 @@ static by_status find_size(const train_picture_run *r, int *size)
     return BY_OK;
 }
 
-/* The largest patch with which a picture has seven patches a side: 4 for 28 and 32 pixels, 16 for 224. */
+/* The largest patch that gives at least seven patches per side: 4 for 28 and 32 pixels, 16 for 224. */
 static int usual_patch(int size)
 {
     static const int patches[] = {16, 14, 8, 7, 4, 3, 2};
@@ -137,7 +139,7 @@ by_status train_picture_shape(const train_picture_run *r, by_model_shape *out)
     return BY_OK;
 }
 
-/* Takes the special tokens of the tokenizer. */
+/* Copies the special tokens of the tokenizer. */
 static void set_tokens(by_model *m, const by_tokenizer *t)
 {
     const int pad = by_tokenizer_special(t, BY_SPECIAL_PAD), end = train_caption_end(t);
@@ -192,7 +194,7 @@ static by_status make_model(train_picture_run *r)
     return r->processor ? BY_OK : base_error_status();
 }
 
-/* ---- a model that exists ------------------------------------------------------------------------- */
+/* ---- an existing model --------------------------------------------------------------------------- */
 
 /* Returns true if the model has these classes in this order. Its head is then kept. */
 static bool same_classes(const by_model *m, const by_picture_set *set)
@@ -205,7 +207,8 @@ static bool same_classes(const by_model *m, const by_picture_set *set)
     return true;
 }
 
-/* Models that were made for captions or pairs stay what they are, unless CLIP is to learn classes; others get a head. */
+/* Captioning and joint models keep their task, except that CLIP may learn classes. Other models get a
+ * head. */
 static by_task task_of(const train_picture_run *r, const by_model *m)
 {
     const by_task task = by_model_task(m);
@@ -215,7 +218,7 @@ static by_task task_of(const train_picture_run *r, const by_model *m)
     return task == BY_TASK_SEQ2SEQ || task == BY_TASK_CONTRAST ? task : BY_TASK_CLASSIFY;
 }
 
-/* Fails if the model cannot learn the task that was asked for. */
+/* Fails if the model cannot learn the requested task. */
 static by_status check_kind(const train_picture_run *r, const by_model *m)
 {
     const bool captions = r->tuning && r->tuning->kind == BY_EXAMPLE_CAPTION;
@@ -227,7 +230,7 @@ static by_status check_kind(const train_picture_run *r, const by_model *m)
                      base_a(by_model_class(m)).text);
 }
 
-/* The model as it is, or the body of one whose class is not known, such as that of masked image modelling. */
+/* The model as it is, or the body of a model of an unknown class, such as one for masked image modelling. */
 static by_model *open_start(const train_picture_run *r, by_dtype dtype, bool *known)
 {
     by_model *m = by_model_open(r->device, r->spec.init_from, &(by_model_spec){.dtype = dtype});
@@ -302,9 +305,9 @@ by_status train_picture_load(void *self, const char *dir)
     return r->processor ? train_model_load(r->model, dir) : base_error_status();
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------- */
+/* ---- hyperparameters ----------------------------------------------------------------------------- */
 
-/* Vision transformers bear 1e-3 up to a width of 384, and less beyond it. */
+/* The default learning rate is 1e-3 up to a width of 384, and lower for wider models. */
 static double usual_rate(const train_picture_run *r)
 {
     const int width = by_model_width(r->model);
@@ -347,7 +350,7 @@ static by_status fill_defaults(train_picture_run *r)
     return BY_OK;
 }
 
-/* A model of colours cannot see a blend of two pictures, or noise that is no picture. */
+/* Models of palette colours cannot represent a blend of two pictures, or noise. */
 static by_status check_colours(const train_picture_run *r, const by_pictures *reads)
 {
     const by_augment *a = &r->spec.images.augment;
@@ -375,7 +378,7 @@ static by_status check_augmentation(const train_picture_run *r)
     return by_augment_check(a);
 }
 
-/* Where the batches of training and of evaluation come from. */
+/* Sets the sources of training and evaluation batches. */
 static by_status choose_sources(train_picture_run *r)
 {
     const by_run_spec *s = &r->spec;
@@ -423,7 +426,7 @@ static by_status choose_sources(train_picture_run *r)
     return check_augmentation(r);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------ */
+/* ---- set-up --------------------------------------------------------------------------------------- */
 
 by_status train_picture_make_passes(train_picture_run *r)
 {
@@ -431,7 +434,7 @@ by_status train_picture_make_passes(train_picture_run *r)
     return r->passes ? BY_OK : base_error_status();
 }
 
-/* With overwrite an earlier run stays as it is until everything is open. */
+/* With overwrite, an earlier run is kept until everything is open. */
 static by_status open_folder(train_picture_run *r, const train_client *client)
 {
     const by_run_spec *s = &r->spec;

@@ -8,7 +8,7 @@
 #include "infer/picture_passes.h"
 #include "infer/predict.h"
 
-/* ---- does the teacher fit? ----------------------------------------------------------------------- */
+/* ---- compatibility -------------------------------------------------------------------------------- */
 
 static by_status check_classes(const by_model *teacher, const by_model *student)
 {
@@ -35,7 +35,7 @@ static bool near(const by_prepared *a, const by_prepared *b)
     return true;
 }
 
-/* Both see the same numbers: the first picture is prepared by both processors. */
+/* Both models must see the same values: compares the first picture as preprocessed by both processors. */
 static by_status check_values(const train_teacher *t, const by_processor *processor,
                               const by_picture_set *set)
 {

@@ -1,4 +1,5 @@
-/* picture_teacher.h - a trained classifier whose predictions a student learns with its distillation token (DeiT; Touvron et al. 2021). */
+/* picture_teacher.h - a trained classifier as the teacher of a distillation token (DeiT; Touvron et al.
+ * 2021). */
 #ifndef BY_TRAIN_PICTURE_TEACHER_H
 #define BY_TRAIN_PICTURE_TEACHER_H
 
@@ -7,7 +8,7 @@
 
 typedef struct train_teacher_spec {
     const char *dir; /* a model directory */
-    bool soft;       /* its probabilities; otherwise its likeliest class */
+    bool soft;       /* targets are its probabilities; otherwise its likeliest class */
     int batch;
     by_dtype dtype;
 } train_teacher_spec;
@@ -20,13 +21,14 @@ typedef struct train_teacher {
     float *logits;   /* (batch, classes) */
 } train_teacher;
 
-/* Opens a teacher of the student's classes that reads the pictures of `set` prepared as the student's. NULL on failure. */
+/* Opens a teacher with the student's classes and an equal preprocessing of the pictures of `set`. NULL on
+ * failure. */
 train_teacher *train_teacher_open(by_model *student, const by_processor *processor, const by_picture_set *set,
                                   const train_teacher_spec *spec);
-void train_teacher_free(train_teacher *t); /* NULL is a no-op */
-/* Adds the array "second_targets" to a batch, without its values: to compile for. */
+void train_teacher_free(train_teacher *t); /* freeing NULL is a no-op */
+/* Adds the array "second_targets" to a batch without values, for compiling. */
 void train_teacher_like(const train_teacher *t, by_batch *b);
-/* The same with the predictions for the batch's pictures, which are valid until the next call. */
+/* The same with the predictions for the batch's pictures, valid until the next call. */
 by_status train_teacher_label(train_teacher *t, by_batch *b);
 
 #endif

@@ -291,7 +291,7 @@ static by_status open_streams(train_dataset *d, const by_run_spec *s, train_fold
     return BY_OK;
 }
 
-/* A text of pixels is one picture. */
+/* A sequence of pixels is exactly one picture. */
 static by_status check_context(const by_processor *p, const by_run_spec *s)
 {
     const int64_t tokens = by_processor_tokens(p);
@@ -301,7 +301,7 @@ static by_status check_context(const by_processor *p, const by_run_spec *s)
                            (long long)tokens, s->shape.context);
 }
 
-/* A resumed run must have the same pictures. */
+/* A resumed run must have pictures of the same size. */
 static by_status check_size(const by_processor *p, int side)
 {
     int height, width;

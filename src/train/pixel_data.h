@@ -1,4 +1,4 @@
-/* pixel_data.h - pictures as tokens, for pixel models: of a run (dataset.h), or in memory for an
+/* pixel_data.h - pictures as tokens for pixel models, for a run (dataset.h) or in memory for an
  * evaluation. */
 #ifndef BY_TRAIN_PIXEL_DATA_H
 #define BY_TRAIN_PIXEL_DATA_H
