@@ -17,11 +17,11 @@ typedef struct align_options {
     cli_learning l;
     cli_policy_options p;
     const char *method, *loss, *loss_weights, *weights;
-    by_dpo_term *losses; /* made by read_losses */
+    by_dpo_term *losses; /* allocated by read_losses */
     cli_adapter_words adapters;
     cli_lora adapter;
     int show;
-    cli_args own; /* what the user asks for now */
+    cli_args own; /* the user's current choice */
 } align_options;
 
 static const cli_option options[] = {
@@ -142,7 +142,7 @@ static int names_in(const char *list)
     return n;
 }
 
-/* The next name of a list, as a heap string, and the rest of it. */
+/* Cuts the next name off a list. Returns it as a heap string and moves *list to the rest. */
 static char *next_name(const char **list)
 {
     const size_t n = strcspn(*list, ",");
@@ -151,7 +151,7 @@ static char *next_name(const char **list)
     return name;
 }
 
-/* The kinds and weights of --loss. False: an error has been shown. */
+/* Parses the kinds and weights of --loss. Returns false after reporting an error. */
 static bool read_losses(align_options *o)
 {
     const int count = names_in(o->loss);
@@ -181,7 +181,8 @@ static bool read_losses(align_options *o)
     return o->losses != NULL;
 }
 
-/* What the user did not give is as the library has it for the method. False: an error has been shown. */
+/* Options that were not given get the library's defaults for the method. Returns false after reporting an
+ * error. */
 static bool fill_spec(align_options *o, const cli_args *args, cli_run_screen *screen)
 {
     by_align_spec *s = &o->run;
@@ -256,7 +257,7 @@ static int print_result(const align_options *o, const by_align_result *r)
     return CLI_OK;
 }
 
-/* What may help. */
+/* Advice after a diverged run. */
 static const char *const slower = "use a lower --learning-rate";
 static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
                                    "--lora, --recompute, --bf16, or a shorter --max-length";
@@ -272,7 +273,7 @@ static int start(align_options *o, by_device *d, cli_run_screen *screen)
     return status == BY_OK ? print_result(o, &result) : cli_fail_learning(status, slower, smaller);
 }
 
-/* Options that belong to some methods alone. */
+/* Options that only some methods have. */
 #define BIT(name) (1u << BY_ALIGN_##name)
 enum { POLICIES = BIT(PPO) | BIT(GRPO) | BIT(RLOO) | BIT(REINFORCE) };
 static const cli_scope scopes[] = {
@@ -349,7 +350,7 @@ static bool has_reward(const align_options *o, const char *kind)
     return false;
 }
 
-/* False: an option of a reward that is not there was given, which has been said. */
+/* Returns false after reporting an option of an absent kind of reward source. */
 static bool fits_rewards(const align_options *o)
 {
     for (int k = 0; k < BY_COUNT(judging); k++) {
@@ -362,15 +363,15 @@ static bool fits_rewards(const align_options *o)
     return true;
 }
 
-/* Whether ratios can differ from 1: after the first update of a step, or where the log-probabilities at the time of sampling come from a
- * pass of their own, without dropout. */
+/* Whether ratios can differ from 1: after the first update of a step, or if the log-probabilities at sampling
+ * time come from a separate pass without dropout. */
 static bool has_ratios(const by_align_spec *s)
 {
     const bool old = s->method == BY_ALIGN_PPO || (s->method != BY_ALIGN_GRPO && s->beta != 0);
     return s->policy.updates * s->policy.minibatches > 1 || (old && s->dropout > 0);
 }
 
-/* Why options of clipping would change nothing, or NULL. */
+/* Why clipping options would change nothing, or NULL. */
 static const char *unclipped(const align_options *o)
 {
     const by_align_spec *s = &o->run;
@@ -391,7 +392,7 @@ static const char *unclipped(const align_options *o)
                  "step: give --num-iterations or --num-minibatches";
 }
 
-/* Why options of policies do not go together, or NULL. */
+/* Why policy options conflict, or NULL. */
 static const char *conflict(const align_options *o)
 {
     const by_align_spec *s = &o->run;
@@ -408,7 +409,7 @@ static const char *conflict(const align_options *o)
     return NULL;
 }
 
-/* False: an option of another method was given, which has been said. */
+/* Returns false after reporting an option of another method. */
 static bool fits_method(const align_options *o)
 {
     const uint32_t method = 1u << o->run.method;

@@ -1,4 +1,4 @@
-/* verb_classify.c - banyan classify: the label of a text or picture, its labels, or its number. */
+/* verb_classify.c - banyan classify: the label, labels or number of a text or picture. */
 #include <stdio.h>
 
 #include "banyan/embed.h"
@@ -38,12 +38,12 @@ typedef struct job {
     float *scores; /* (texts, labels) */
     int *places;   /* (labels) */
     int labels;
-    int top; /* labels that are printed of a model that has one label for each text */
+    int top; /* how many labels are printed, for a model with one label per text */
     by_problem problem;
-    data_examples table;   /* of --file, when that is one */
-    by_embedder *embedder; /* with --labels, in place of the predictor of r: */
+    data_examples table;   /* the --file, if it is a table */
+    by_embedder *embedder; /* with --labels, instead of the predictor of r: */
     char **names;          /* the labels, */
-    float *vectors;        /* and those of their texts (labels, width) */
+    float *vectors;        /* and the vectors of their texts (labels, width) */
 } job;
 
 static const char *label(const job *j, int i)
@@ -89,8 +89,8 @@ static void note_table(const data_examples *e)
     base_buf_free(&text);
 }
 
-/* Take the texts from the text column of a table, with labels or without. Lines with tabs and no header may
- * also be texts and their pairs, as on the standard input. */
+/* Reads texts from the text column of a table, with or without labels. Lines with tabs and no header may also
+ * be texts and their pairs, as on standard input. */
 static by_status open_table(job *j, cli_texts *texts)
 {
     const char *path = texts->path;
@@ -175,7 +175,7 @@ static void put_plain(const job *j, base_buf *out, const char *text, const float
     base_buf_printf(out, "%s\t%s\n", shown ? "" : "none", text);
 }
 
-/* Make room for the scores of `count` examples. */
+/* Makes room for the scores of `count` examples. */
 static by_status reserve(job *j, int count)
 {
     float *more = base_resize(j->scores, (size_t)count * (size_t)j->labels, sizeof *more);
@@ -296,7 +296,7 @@ static by_status embed_labels(job *j)
     return s;
 }
 
-/* A model of texts and pictures chooses among labels that it was never trained for. */
+/* Opens a model of texts and pictures for labels that it was not trained on. */
 static by_status open_zero_shot(job *j, const char *path)
 {
     char *dir = cli_model_dir(path);
@@ -315,7 +315,7 @@ static by_status open_zero_shot(job *j, const char *path)
     return embed_labels(j);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the verb --------------------------------------------------------------------------------- */
 
 static by_status open_job(job *j, const char *path)
 {
@@ -345,7 +345,7 @@ static void close_job(job *j)
     base_free(j->places);
 }
 
-/* An option that would change nothing is an error. */
+/* Options that would change nothing are an error. */
 static by_status check_options(const job *j, const cli_args *args)
 {
     if (!j->o.names && cli_given(args, &j->o.template))

@@ -21,7 +21,7 @@ typedef struct distill_options {
     cli_list data, eval_data, prefixes;
     cli_list files, eval_files; /* of data and eval_data */
     const char *student, *student_layers, *layer_map;
-    cli_args own; /* what the user asks for now */
+    cli_args own; /* the user's current choice */
     int layers, layer_list[BY_MAX_LAYERS], map_list[BY_MAX_LAYERS];
 } distill_options;
 
@@ -157,9 +157,9 @@ static const cli_option options[] = {
     CLI_CURVE_ROWS(distill_options),
 };
 
-/* ---- what the user asks for -------------------------------------------------------------------- */
+/* ---- options ----------------------------------------------------------------------------------- */
 
-/* "0,2,4": count numbers, or -1 after saying what is wrong. */
+/* Parses "0,2,4". Returns the count, or -1 after reporting an error. */
 static int read_list(const char *option, const char *text, int *out)
 {
     int n = 0;
@@ -176,7 +176,7 @@ static int read_list(const char *option, const char *text, int *out)
     return n;
 }
 
-/* Weights that were not given are NaN here; the library reads 0 as "usual" and a negative number as 0. */
+/* Weights that were not given are NaN here. The library reads 0 as the default and a negative number as 0. */
 static void mark_weights(by_distill_spec *t, bool read)
 {
     double *all[] = {
@@ -211,7 +211,7 @@ static bool read_student(distill_options *o, char **dir)
     return *dir != NULL;
 }
 
-/* Why the options do not go together, or NULL. */
+/* Why the options conflict, or NULL. */
 static const char *conflict(const distill_options *o)
 {
     static const char *const shape[] = {"preset", "width", "heads", "inner", "decoder-layers", NULL};
@@ -232,7 +232,7 @@ static const char *conflict(const distill_options *o)
     return NULL;
 }
 
-/* Tasks of labelled examples. */
+/* Names of the tasks of labelled examples. */
 static const char *const example_names[] = {[BY_EXAMPLE_CLASSIFY] = "classify",
                                             [BY_EXAMPLE_REGRESS] = "regress",
                                             [BY_EXAMPLE_TAG] = "tag",
@@ -363,12 +363,12 @@ static int print_result(const distill_options *o, const by_distill_result *r)
     return CLI_OK;
 }
 
-/* What may help. */
+/* Advice after a diverged run. */
 static const char *const slower = "use a lower --learning-rate";
 static const char *const smaller = "use a smaller --batch-size with more --gradient-accumulation-steps, "
                                    "--recompute, --bf16, or a shorter --max-length";
 
-/* False: an option that changes nothing was given, which has been said. */
+/* Returns false after reporting an option that would change nothing. */
 static bool fits(const distill_options *o)
 {
     const arch_family *fresh = o->run.student.family ? arch_find(o->run.student.family) : NULL;

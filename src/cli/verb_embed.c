@@ -45,21 +45,21 @@ static const cli_option options[] = {
 /* The input of a kept vector. */
 typedef struct example {
     const char *what; /* "text" or "picture" */
-    char *name;       /* the text, or the path of the picture */
+    char *name;       /* the text, or the picture's path */
 } example;
 
 typedef struct job {
     embed_options o;
     by_embedder *embedder;
     by_device *device;
-    float *vectors;      /* of the present examples; if they are kept, of all, made to length 1 */
-    example *kept;       /* all that are compared */
-    int64_t count, room; /* of examples that are kept */
+    float *vectors;      /* vectors of the current examples; if they are kept, of all, as unit vectors */
+    example *kept;       /* number of vectors to compare */
+    int64_t count, room; /* examples that are kept */
     int64_t done;        /* examples so far */
-    double seconds;      /* spent on vectors */
+    double seconds;      /* seconds spent on vectors */
 } job;
 
-/* Vectors are compared when all have been computed. */
+/* Whether vectors are kept, because they are compared only when all have been computed. */
 static bool keeps(const job *j)
 {
     return j->o.similarity || j->o.search;
@@ -102,7 +102,7 @@ static void put_vector(const job *j, const char *what, const char *name, const f
     base_buf_free(&out);
 }
 
-/* Vectors of length 1, whose products are cosines; one of zeros stays as it is. */
+/* Scales vectors to length 1, so that products are cosines. Zero vectors stay. */
 static void make_unit(float *v, int n)
 {
     double sum = 0;
@@ -127,7 +127,7 @@ static double product(const float *a, const float *b, int n)
     return sum;
 }
 
-/* One row of the matrix at a time: of all there is, only the vectors are held. */
+/* Prints one row of the matrix at a time, so that only the vectors are in memory. */
 static by_status put_similarities(const job *j)
 {
     const int n = by_embedder_width(j->embedder);
@@ -150,7 +150,7 @@ static by_status put_similarities(const job *j)
     return BY_OK;
 }
 
-/* Make room for `more` vectors. */
+/* Makes room for `more` vectors. */
 static by_status reserve(job *j, int more)
 {
     if (j->count + more <= j->room)
@@ -167,7 +167,7 @@ static by_status reserve(job *j, int more)
     return BY_OK;
 }
 
-/* Keep an example to compare it, or print its vector. */
+/* Keeps an example for comparison, or prints its vector. */
 static by_status put(job *j, const char *what, const char *name, float *v)
 {
     const int width = by_embedder_width(j->embedder);
@@ -240,7 +240,7 @@ static by_status embed_lines(job *j, char **texts, int count)
     return s;
 }
 
-/* Where a model reads both, an argument that names pictures is not a text. */
+/* For a model that reads both, an argument that names pictures is not a text. */
 static bool is_picture(const job *j, const char *argument)
 {
     if (!by_embedder_reads_pictures(j->embedder) || !by_embedder_reads_texts(j->embedder))
@@ -290,7 +290,7 @@ static by_status put_nearest(const job *j, const float *query)
     return s;
 }
 
-/* The vector of the query, of length 1; it is not among the results. */
+/* Searches with the unit vector of the query, which is not among the results. */
 static by_status search(job *j)
 {
     char *query = (char *)j->o.search;
@@ -326,7 +326,7 @@ static void close_job(job *j)
     by_device_free(j->device);
 }
 
-/* Why the options do not go together, or NULL. */
+/* Why the options conflict, or NULL. */
 static const char *conflict(const embed_options *o, const cli_args *args)
 {
     if (o->search && o->similarity)
@@ -338,7 +338,7 @@ static const char *conflict(const embed_options *o, const cli_args *args)
     return NULL;
 }
 
-/* Options that the model has no use for. */
+/* Fails for options that the model cannot use. */
 static by_status check_options(const job *j, const cli_args *args)
 {
     const bool texts = by_embedder_reads_texts(j->embedder),
