@@ -18,7 +18,7 @@ static const char *const token_names[] = {"bos_token", "eos_token", "unk_token",
                                           "pad_token", "cls_token", "mask_token"};
 
 struct by_chat {
-    chat_heap heap; /* of names and tokens */
+    chat_heap heap; /* holds names and tokens */
     struct {
         const char *name;
         chat_tree *tree;
@@ -60,7 +60,7 @@ static chat_tree *find_template(const by_chat *c, const char *name)
     return NULL;
 }
 
-/* A template of a name that is already there is ignored. */
+/* Ignores a template whose name is already taken. */
 static by_status add_template(by_chat *c, const char *name, const char *text, size_t size, const char *where)
 {
     if (find_template(c, name))
@@ -105,7 +105,7 @@ static by_status add_configured(by_chat *c, const cJSON *config, const char *pat
     return BY_OK;
 }
 
-/* A token is a string or an object with its content. */
+/* A token is a string, or an object with its content. */
 static by_status add_tokens(by_chat *c, const cJSON *config)
 {
     for (int i = 0; i < BY_COUNT(token_names); i++) {
@@ -124,7 +124,7 @@ static by_status add_tokens(by_chat *c, const cJSON *config)
     return BY_OK;
 }
 
-/* Reads a JSON file of the directory, if it is there. */
+/* Reads a JSON file of the directory, if it exists. */
 static by_status add_json(by_chat *c, const char *dir, const char *file, bool tokens, bool templates)
 {
     char *path = base_path_join(dir, file);
@@ -241,8 +241,8 @@ bool by_chat_has_generation(const by_chat *c)
 
 /* ---- variables ----------------------------------------------------------------------------------------------- */
 
-/* Newer templates read the reasoning of a message as reasoning_content, some as thinking: both get it, from the first of three
- * names that has one. */
+/* Newer templates read the reasoning of a message as reasoning_content, some as thinking. Both are set from
+ * the first of three names that the message has. */
 static by_status alias_reasoning(chat_heap *h, const chat_value *message, chat_value *out)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -307,7 +307,7 @@ static by_status set_variables(chat_run *r, const by_chat *c, const chat_convers
 
 /* ---- time ----------------------------------------------------------------------------------------------------- */
 
-/* Completes the day of the week and of the year. */
+/* Sets the day of the week and of the year. */
 static by_status set_time(chat_run *r, const char *now)
 {
     struct timespec t;
@@ -360,11 +360,11 @@ static by_status run_tree(chat_run *r, const by_chat *c, const chat_conversation
     if (!(r->frame = chat_push_frame(r, r->frame, r->tree->hidden)))
         return base_error_status();
     BY_TRY(chat_execute(r, r->tree->body));
-    base_buf_put(&r->out, "", 0); /* a final NUL, also of an empty text */
+    base_buf_put(&r->out, "", 0); /* a final NUL, even for an empty text */
     return chat_check_output(r);
 }
 
-/* Replaces positions in characters by bytes. Spans follow one another, except those of blocks inside blocks. */
+/* Converts character positions to bytes. Spans are in order, except those of nested blocks. */
 static void spans_to_bytes(chat_run *r)
 {
     size_t at = 0, characters = 0;

@@ -1,5 +1,5 @@
-/* jinja_access.c - attributes and items, with the rules of Jinja2's sandbox: x.name is the attribute of the Python object,
- * otherwise x['name']; x['name'] is the item, otherwise the attribute. */
+/* jinja_access.c - attributes and items, with the rules of Jinja2's sandbox: x.name is the attribute of the
+ * Python object, otherwise x['name']; x['name'] is the item, otherwise the attribute. */
 #include "chat/jinja_run.h"
 
 /* Names of public attributes, each between spaces. All are methods, except numbers of int and float. */
@@ -25,7 +25,7 @@ static const char items_names[] = " isdisjoint mapping ";
 static const char values_names[] = " mapping ";
 static const char generator_names[] = " close send throw ";
 
-/* Returns the name, terminated by a space, if the list has it. */
+/* Returns the name within the list, where a space ends it, or NULL. */
 static const char *find_name(const char *names, const chat_value *name)
 {
     char key[24];
@@ -75,7 +75,7 @@ static by_status bind_method(chat_run *r, const chat_value *v, const char *name,
     return BY_OK;
 }
 
-/* The attributes of numbers and ranges that are values. */
+/* Attributes of numbers and ranges that are values rather than methods. */
 static bool value_attribute(const chat_value *v, const chat_value *name, chat_value *out)
 {
     int64_t i;
@@ -103,7 +103,7 @@ static bool macro_attribute(const chat_value *v, const chat_value *name, chat_va
     return true;
 }
 
-/* getattr(v, name). *found: whether there is such an attribute. */
+/* getattr(v, name). *found: whether the attribute exists. */
 static by_status python_attribute(chat_run *r, const chat_value *v, const chat_value *name, chat_value *out,
                                   bool *found)
 {
@@ -138,7 +138,7 @@ static by_status python_attribute(chat_run *r, const chat_value *v, const chat_v
     return BY_OK;
 }
 
-/* v[key], where v has items. *found: whether there is such an item. */
+/* v[key], for values with items. *found: whether the item exists. */
 static by_status python_item(chat_run *r, const chat_value *v, const chat_value *key, chat_value *out,
                              bool *found)
 {
@@ -195,7 +195,7 @@ by_status chat_item(chat_run *r, const chat_value *v, const chat_value *key, cha
     return BY_OK;
 }
 
-/* A part of a path that consists of digits is an index. */
+/* A path component of digits is an index. */
 static bool as_index(const chat_value *key, chat_value *out)
 {
     int64_t index = 0;

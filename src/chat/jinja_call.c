@@ -62,7 +62,7 @@ static by_status set_text(chat_run *r, const char *name, chat_value v)
     return chat_set(r, r->frame, chat_literal(name), v);
 }
 
-/* kwargs: the named arguments that are no parameters. */
+/* kwargs: the named arguments that match no parameter. */
 static by_status rest_named(chat_run *r, const chat_node *n, const chat_args *a, bool caller, chat_value *out)
 {
     BY_TRY(chat_new_dict(&r->heap, CHAT_DICT, out));
@@ -220,7 +220,8 @@ static by_status do_raise(chat_run *r, const chat_args *a, const chat_value *p, 
                      out->text);
 }
 
-/* Directives that Python replaces itself, before strftime of C sees the format: %f, and zones, which a local time lacks. */
+/* Directives that Python substitutes before it calls C's strftime: %f and time zones, which a local time
+ * lacks. */
 static size_t put_directive(const chat_run *r, char c, char *out, size_t room)
 {
     if (c == 'f')
@@ -325,7 +326,7 @@ static by_status dict_get(chat_run *r, const chat_value *self, const chat_args *
     return BY_OK;
 }
 
-/* Values do not change, so that a copy is the value itself. */
+/* Values are immutable, so a copy is the value itself. */
 static by_status copy_self(chat_run *r, const chat_value *self, const chat_args *a, const chat_value *p,
                            chat_value *out)
 {
@@ -374,7 +375,7 @@ static const chat_method_row list_methods[] = {
     {NULL, NULL, NULL},
 };
 
-/* The name of a bound method ends at a space or the end of the string. */
+/* The name of a bound method ends with a space or the end of the string. */
 static const chat_method_row *find_method(const chat_method_row *rows, const char *name)
 {
     const size_t n = strcspn(name, " ");

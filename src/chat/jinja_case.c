@@ -1,5 +1,5 @@
-/* jinja_case.c - upper, lower and title case as Python's str has them: with the mappings of Unicode that change the number
- * of characters. */
+/* jinja_case.c - upper, lower and title case as in Python's str, including Unicode mappings that change the
+ * number of characters. */
 #include "chat/jinja_value.h"
 #include "text/unicode.h"
 
@@ -7,7 +7,7 @@ typedef struct mapping {
     uint32_t point, upper[3];
 } mapping;
 
-/* Characters whose upper case is more than one character. */
+/* Characters whose upper case has more than one character. */
 static const mapping longer[] = {
     {0xdf, {0x53, 0x53}},
     {0x149, {0x2bc, 0x4e}},
@@ -162,7 +162,8 @@ static void put_upper(uint32_t c, base_buf *out)
         chat_put_point(out, m->upper[i]);
 }
 
-/* Of a longer mapping, what follows the first cased character is lower case; an iota is then written below. */
+/* In a longer mapping, everything after the first cased character becomes lower case; an iota becomes a
+ * subscript. */
 static void put_title(uint32_t c, base_buf *out)
 {
     const uint32_t title = (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);

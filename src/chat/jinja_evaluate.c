@@ -1,7 +1,7 @@
 /* jinja_evaluate.c - evaluates expressions. */
 #include "chat/jinja_run.h"
 
-enum { DEEPEST = 3000 }; /* nested evaluations, each of which takes some hundred bytes of the stack */
+enum { DEEPEST = 3000 }; /* maximum nesting of evaluations, each of which takes some hundred bytes of stack */
 
 by_status chat_fail(const chat_run *r, const char *fmt, ...)
 {

@@ -1,5 +1,5 @@
-/* jinja_execute.c - executes statements. Scopes are those of Jinja2: loops, macros, with, and blocks that capture text have
- * their own, if has none. */
+/* jinja_execute.c - executes statements. Scopes are those of Jinja2: loops, macros, with, and blocks that
+ * capture text have their own scope; if does not. */
 #include "chat/jinja_run.h"
 
 /* ---- assignment --------------------------------------------------------------------------------------- */
@@ -53,7 +53,8 @@ static by_status execute_output(chat_run *r, const chat_node *n)
     return BY_OK;
 }
 
-/* Executes the body of a block in a scope of its own and takes its output. A jump leaves nothing of it. */
+/* Executes the body of a block in its own scope and captures its output. A break or continue discards the
+ * output. */
 static by_status capture(chat_run *r, const chat_node *n, chat_value *out)
 {
     chat_frame *before = r->frame;
@@ -106,7 +107,7 @@ static by_status add_span(chat_run *r, size_t start, size_t end)
     return BY_OK;
 }
 
-/* The characters of the final text so far. */
+/* Characters written to the final text so far. */
 static size_t written_characters(chat_run *r)
 {
     if (r->written > r->counted)
@@ -115,7 +116,8 @@ static size_t written_characters(chat_run *r)
     return r->characters;
 }
 
-/* As in the reference, a block inside a macro starts where the text outside of it ends, in characters. */
+/* As in the reference, a block inside a macro starts at the character where the text outside the macro
+ * ends. */
 static by_status execute_generation(chat_run *r, const chat_node *n)
 {
     chat_frame *before = r->frame;
@@ -201,7 +203,8 @@ static by_status execute_else(chat_run *r, const chat_node *n)
     return BY_OK;
 }
 
-/* Variables that a round sets are gone in the next one. *whole: a round came to its end without break or continue. */
+/* Variables set in a round are gone in the next. *whole: at least one round ended without break or
+ * continue. */
 static by_status execute_rounds(chat_run *r, const chat_node *n, chat_loop *l, bool *whole)
 {
     const chat_value self = {.type = CHAT_LOOP, .loop = l};
@@ -240,7 +243,7 @@ static by_status execute_for(chat_run *r, const chat_node *n)
         return base_error_status();
     BY_TRY(execute_rounds(r, n, l, &whole));
     r->frame = before;
-    return whole ? BY_OK : execute_else(r, n); /* Jinja2 also takes else if every round was cut short */
+    return whole ? BY_OK : execute_else(r, n); /* Jinja2 also runs else if every round was cut short */
 }
 
 static by_status execute_with(chat_run *r, const chat_node *n)
@@ -250,7 +253,7 @@ static by_status execute_with(chat_run *r, const chat_node *n)
     if (!inner)
         return base_error_status();
     for (const chat_node *i = n->items; i; i = i->next) {
-        BY_TRY(chat_evaluate(r, i->right, &v)); /* outside of the new scope */
+        BY_TRY(chat_evaluate(r, i->right, &v)); /* evaluated outside the new scope */
         r->frame = inner;
         BY_TRY(chat_assign(r, i->left, v));
         r->frame = before;

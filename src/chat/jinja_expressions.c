@@ -1,5 +1,5 @@
-/* jinja_expressions.c - parses expressions by recursive descent, one function for each level of precedence, as Jinja2's
- * parser has them. */
+/* jinja_expressions.c - parses expressions by recursive descent with one function per level of precedence, as
+ * in Jinja2's parser. */
 #include "chat/jinja_node.h"
 
 static by_status parse_or(chat_parser *p, chat_node **out);
@@ -26,7 +26,7 @@ static by_status close_node(chat_parser *p, chat_node *n)
     return BY_OK;
 }
 
-/* Makes a node of two operands; *left becomes it. */
+/* Combines *left and another operand in a new node, which becomes *left. */
 static by_status join(chat_parser *p, chat_node_kind kind, int op, uint32_t at, chat_node **left,
                       chat_node *right)
 {
@@ -47,7 +47,7 @@ static by_status enter(chat_parser *p)
     return BY_OK;
 }
 
-/* ---- operators, from the loosest ---------------------------------------------------------------- */
+/* ---- operators, loosest first ------------------------------------------------------------------- */
 
 by_status chat_parse_expression(chat_parser *p, chat_node **out)
 {
@@ -167,7 +167,7 @@ static by_status parse_sum(chat_parser *p, chat_node **out)
     return BY_OK;
 }
 
-/* The comparison at this place: its token type, 'i' for in, 'n' for not in; 0: none. */
+/* Takes a comparison operator and returns its token type, 'i' for in, 'n' for not in; 0: none. */
 static int take_comparison(chat_parser *p)
 {
     const int type = chat_peek(p)->type;
@@ -245,7 +245,7 @@ static by_status parse_arguments(chat_parser *p, chat_node **out)
         const chat_node *last = *out;
         named = named || last->op || last->name.type == CHAT_STRING;
         out = &(*out)->next;
-        if (!chat_take(p, ',') || last->op == CHAT_TOKEN_POWER) /* nothing follows a mapping */
+        if (!chat_take(p, ',') || last->op == CHAT_TOKEN_POWER) /* a ** argument must be the last */
             break;
     }
     return chat_expect(p, ')', ")");
@@ -259,7 +259,7 @@ static by_status parse_call(chat_parser *p, chat_node **node)
     return close_node(p, *node);
 }
 
-/* A part of a slice, which may be absent. */
+/* A bound of a slice, which may be absent. */
 static by_status parse_bound(chat_parser *p, chat_node **out)
 {
     *out = NULL;
@@ -326,7 +326,7 @@ static by_status parse_postfix(chat_parser *p, chat_node **node)
     }
 }
 
-/* A name of a filter or test; those with dots do not exist. */
+/* The name of a filter or test. Dotted names are not supported. */
 static by_status take_function_name(chat_parser *p, chat_node *n)
 {
     n->name = chat_peek(p)->value;
@@ -437,7 +437,7 @@ static by_status parse_items(chat_parser *p, int close, chat_node *n)
     return close_node(p, n);
 }
 
-/* Adjacent strings are one. */
+/* Adjacent string literals are concatenated. */
 static by_status parse_string(chat_parser *p, chat_node *n)
 {
     size_t size = 0, count = 0;
@@ -459,7 +459,7 @@ static by_status parse_string(chat_parser *p, chat_node *n)
     return BY_OK;
 }
 
-/* Remembers that macros around this place read one of their special variables. */
+/* Records that the enclosing macros read one of their special variables. */
 static void note_use(chat_parser *p, const chat_value *name)
 {
     const int flag = chat_is_text(name, "caller")    ? CHAT_USES_CALLER

@@ -32,7 +32,7 @@ FILTER(filter_first)
     return BY_OK;
 }
 
-/* The items from the last to the first. A generator cannot be reversed. */
+/* The items in reverse order. A generator cannot be reversed. */
 static by_status reversed(chat_run *r, const chat_value *v, chat_value *out)
 {
     chat_value all;
@@ -98,7 +98,7 @@ FILTER(filter_batch)
     return chat_new_generator(r, CHAT_LAZY_LIST, &all, NULL, out);
 }
 
-/* `slices` columns of about equal length, the longer ones first. */
+/* `slices` columns of nearly equal length, longer ones first. */
 FILTER(filter_slice)
 {
     chat_value seq, all, part;
@@ -167,7 +167,7 @@ FILTER(filter_rejectattr)
 
 /* ---- join and sum -------------------------------------------------------------------------------------------- */
 
-/* The item itself, or the attribute that was asked for. */
+/* The item itself, or the requested attribute. */
 static by_status attribute_of(chat_run *r, const chat_value *item, const chat_value *path, chat_value *out)
 {
     *out = *item;
@@ -230,7 +230,7 @@ static by_status without_case(chat_run *r, chat_value *v)
     return chat_take_text(r, mark, v);
 }
 
-/* The key of an item: the item or an attribute, in lower case unless case matters. */
+/* The sort key of an item: the item or an attribute, in lower case unless case matters. */
 static by_status key_of(chat_run *r, const chat_value *item, const chat_value *path, bool exact,
                         chat_value *out)
 {
@@ -238,7 +238,7 @@ static by_status key_of(chat_run *r, const chat_value *item, const chat_value *p
     return exact ? BY_OK : without_case(r, out);
 }
 
-/* The key of sort: a list of the item, or of several attributes separated by commas. */
+/* The key of the sort filter: the item, or a list of comma-separated attributes. */
 static by_status sort_key(chat_run *r, const chat_value *item, const chat_value *paths, bool exact,
                           chat_value *out)
 {
@@ -259,7 +259,7 @@ static by_status sort_key(chat_run *r, const chat_value *item, const chat_value 
     return BY_OK;
 }
 
-/* Merges two sorted runs of pairs (key, item). Equal keys keep their order; in reverse, too. */
+/* Merges two sorted runs of pairs (key, item). Equal keys keep their order, even in reverse. */
 static by_status merge(chat_run *r, const chat_pair *a, size_t n, const chat_pair *b, size_t m, bool reverse,
                        chat_pair *out)
 {
@@ -289,7 +289,7 @@ static by_status sort_pairs(chat_run *r, chat_pair *pairs, size_t count, bool re
     return BY_OK;
 }
 
-/* Sorts the items of a list by keys that are computed before. */
+/* Sorts the items of a list by precomputed keys. */
 static by_status sort_list(chat_run *r, const chat_list *l, chat_pair *pairs, bool reverse, chat_value *out)
 {
     BY_TRY(sort_pairs(r, pairs, l->count, reverse));

@@ -1,4 +1,5 @@
-/* jinja_filters.c - filters on single values: text, numbers, JSON. Those on lists are in jinja_filter_lists.c. */
+/* jinja_filters.c - filters on single values: text, numbers, JSON. List filters are in
+ * jinja_filter_lists.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ FILTER(filter_capitalize)
     return change_case(r, v, CHAT_CAPITALIZE, out);
 }
 
-/* Words start after white space and -([{<. Of each, the first character is upper case and the others lower case. */
+/* Words start after white space and -([{<. The first character becomes upper case, the others lower case. */
 FILTER(filter_title)
 {
     chat_value text;
@@ -151,7 +152,7 @@ FILTER(filter_format)
     return chat_format_percent(r, &text, &values, out);
 }
 
-/* Indents lines except the first and, unless asked for, blank ones. */
+/* Indents lines. The first line and blank lines are indented only on request. */
 FILTER(filter_indent)
 {
     chat_value width = chat_literal("    "), lines;
@@ -284,7 +285,7 @@ FILTER(filter_tojson)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------- */
 
-/* The text of a number without white space around it and underscores inside; false: too long. */
+/* The text of a number without surrounding white space and underscores. Returns false if it is too long. */
 static bool number_text(const chat_value *v, char *out, size_t room)
 {
     const size_t skip = chat_strip_left(v->text, v->size), end = chat_strip_right(v->text, v->size);
@@ -373,7 +374,7 @@ FILTER(filter_abs)
     return BY_OK;
 }
 
-/* common rounds half to even in decimal, as printf does. */
+/* The method "common" rounds half to even in decimal, as printf does. */
 FILTER(filter_round)
 {
     char text[400];
@@ -431,7 +432,7 @@ FILTER(filter_attr)
     UNUSED;
     if (p[0].type != CHAT_STRING)
         return chat_fail(r, "attr requires a name");
-    if (v->type == CHAT_DICT || v->type == CHAT_NONE) /* no fallback to items */
+    if (v->type == CHAT_DICT || v->type == CHAT_NONE) /* does not fall back to items */
         *out = chat_undefined(v->type, p[0].text, p[0].size);
     else
         return chat_attribute(r, v, &p[0], out);
@@ -468,7 +469,8 @@ const chat_filter_row chat_text_filters[] = {
     {NULL, NULL, NULL},
 };
 
-/* ---- by name ------------------------------------------------------------------------------------------------------ */
+/* ---- table
+ * -------------------------------------------------------------------------------------------------------- */
 
 static const char *const not_supported[] = {"filesizeformat", "groupby", "pprint",   "random", "striptags",
                                             "urlencode",      "urlize",  "wordwrap", "xmlattr"};

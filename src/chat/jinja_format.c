@@ -22,7 +22,7 @@ static by_status fail_format(chat_run *r)
 
 /* ---- one value --------------------------------------------------------------------------------------------- */
 
-/* Groups of three digits in the integer part of the number at text. */
+/* Inserts separators between groups of three digits in the integer part of the number at text. */
 static void put_grouped(base_buf *out, const char *text)
 {
     const size_t digits = strspn(text, "0123456789");
@@ -83,7 +83,7 @@ static by_status put_padding(chat_run *r, const layout *l, int64_t count)
     return BY_OK;
 }
 
-/* Puts sign and body in the field. */
+/* Writes sign and body, padded to the field width. */
 static by_status put_field(chat_run *r, const layout *l, const char *sign, const chat_value *body, char align)
 {
     const int64_t rest = l->width - (int64_t)strlen(sign) - chat_characters(body->text, body->size);
@@ -137,7 +137,7 @@ static by_status put_string(chat_run *r, const chat_value *text, const layout *l
 typedef struct percent {
     const char *s, *end;
     const chat_value *values;
-    size_t next; /* of a tuple */
+    size_t next; /* index in a tuple */
 } percent;
 
 static by_status next_value(chat_run *r, percent *f, chat_value *out)
@@ -209,7 +209,7 @@ static by_status put_conversion(chat_run *r, const chat_value *v, layout *l)
     return put_number(r, v, l);
 }
 
-/* One conversion; f->s is after the percent sign. */
+/* Formats one conversion; f->s is after the percent sign. */
 static by_status convert(chat_run *r, percent *f, bool markup)
 {
     layout l = {.fill = " ", .fill_size = 1, .precision = -1};
@@ -308,7 +308,7 @@ static by_status parse_layout(chat_run *r, const char *s, const char *end, layou
     return s == end ? BY_OK : fail_format(r);
 }
 
-/* Fields are numbered by hand or one after the other, not both. */
+/* Fields are numbered explicitly or automatically, never both. */
 typedef struct fields {
     const chat_args *args;
     size_t next;

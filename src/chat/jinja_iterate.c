@@ -1,5 +1,5 @@
-/* jinja_iterate.c - iteration over values, and the generators that filters such as map and selectattr return. A generator
- * computes its items one at a time, when they are asked for. */
+/* jinja_iterate.c - iteration over values, and the generators that filters such as map and selectattr return.
+ * Generators are lazy: they compute one item at a time. */
 #include "chat/jinja_run.h"
 
 bool chat_is_iterable(const chat_value *v)
@@ -57,7 +57,7 @@ static by_status open_generator(chat_run *r, chat_generator *g)
         if (!g->done)
             g->source = (chat_value){.type = CHAT_VIEW, .view = view};
     } else if (g->kind != CHAT_LAZY_LIST) {
-        g->done = !chat_truth(&g->source); /* nothing is checked then */
+        g->done = !chat_truth(&g->source); /* an empty source skips the checks */
     }
     return g->done ? BY_OK : chat_iterate(r, &g->source, &g->from);
 }
@@ -135,7 +135,7 @@ static void next_character(chat_iterator *i, chat_value *out)
 {
     const size_t rest = i->source.size - i->at;
     *out = chat_bytes(i->source.text + i->at, chat_offset(i->source.text + i->at, rest, 1));
-    i->at += out->size - 1; /* and 1 by the caller */
+    i->at += out->size - 1; /* the caller adds 1 */
 }
 
 by_status chat_next(chat_run *r, chat_iterator *i, chat_value *out, bool *more)
@@ -188,7 +188,7 @@ by_status chat_to_list(chat_run *r, const chat_value *v, chat_value *out)
 
 /* ---- the variable loop ---------------------------------------------------------------------------------- */
 
-/* The next item that fulfils the condition of the loop. */
+/* The next item that satisfies the condition of the loop. */
 static by_status fetch(chat_run *r, chat_loop *l, chat_value *out, bool *more)
 {
     for (;;) {
@@ -230,7 +230,7 @@ by_status chat_loop_next(chat_run *r, chat_loop *l, bool *more)
     return BY_OK;
 }
 
-/* Items of a sequence are counted; others are all fetched now. */
+/* The length of a sequence is known. Other iterables are fetched completely now. */
 static by_status loop_length(chat_run *r, chat_loop *l, int64_t *out)
 {
     if (l->length < 0 && (l->test_frame || !chat_length(&l->from.source, &l->length))) {

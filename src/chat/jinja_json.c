@@ -1,5 +1,5 @@
-/* jinja_json.c - reads JSON into values, with the types that Python's json module gives: integers of any size, floats,
- * strings that may contain NUL, dictionaries in order. */
+/* jinja_json.c - reads JSON into values of the same types as Python's json module: integers of any size,
+ * floats, strings that may contain NUL, ordered dictionaries. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -121,7 +121,7 @@ static by_status read_string(reader *r, chat_value *out)
         r->at++;
         BY_TRY(read_escape(r, &to));
     }
-    if (r->at != end) /* an escape went over the quote */
+    if (r->at != end) /* an escape skipped the quote */
         return fail(r, "malformed escape in JSON");
     r->at = end + 1;
     *out = chat_bytes(copy, (size_t)(to - copy));

@@ -1,5 +1,5 @@
-/* jinja_lexer.c - splits a template into tokens as Jinja2 does with trim_blocks and lstrip_blocks: one newline after a
- * block or comment is dropped, and blanks before one that stands alone at the start of its line. */
+/* jinja_lexer.c - splits a template into tokens as Jinja2 does with trim_blocks and lstrip_blocks: removes
+ * one newline after a block or comment, and blanks before one at the start of its line. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ static size_t skip_space(const lexer *l, size_t at)
 
 /* ---- text between tags -------------------------------------------------------------------------- */
 
-/* Adds the text before a tag. sign is - or + after the tag's opening, or 0. */
+/* Adds the text before a tag. sign is - or + after the opening of the tag, or 0. */
 static by_status add_data(lexer *l, size_t begin, size_t end, char sign, bool block)
 {
     if (sign == '-') {
@@ -70,7 +70,7 @@ static char sign_at(const lexer *l, size_t at)
     return at < l->size && (l->s[at] == '-' || l->s[at] == '+') ? l->s[at] : '\0';
 }
 
-/* After a tag that ends at l->at: white space for -, one newline for neither - nor +. */
+/* After a tag that ends at l->at: skips white space for -, or one newline without a sign. */
 static void trim_after(lexer *l, char sign, bool newline)
 {
     if (sign == '-')
@@ -91,7 +91,7 @@ static by_status skip_comment(lexer *l, size_t begin)
     return BY_OK;
 }
 
-/* Whether a tag with only this word follows: its end is then l->at. */
+/* Whether a tag with only this word follows. If so, l->at becomes its end. */
 static bool take_word_tag(lexer *l, size_t at, const char *word, char *sign)
 {
     at = skip_space(l, at);
@@ -137,7 +137,7 @@ static by_status lex_name(lexer *l)
     return add(l, CHAT_TOKEN_NAME, begin, chat_bytes(l->s + begin, l->at - begin));
 }
 
-/* Copies digits with single underscores between them. */
+/* Copies digits and skips single underscores between them. */
 static size_t take_digits(const lexer *l, size_t at, const char *set, char *to, size_t *n, size_t room)
 {
     for (;; at++) {
@@ -213,7 +213,7 @@ static int hex_digit(char c)
     return at ? (int)(at - "0123456789abcdef") : -1;
 }
 
-/* \xNN, \uNNNN, \UNNNNNNNN: `count` digits at s. */
+/* Reads `count` digits at s of \xNN, \uNNNN or \UNNNNNNNN. */
 static by_status take_hex(const lexer *l, const char **s, const char *end, int count, base_buf *out)
 {
     uint32_t point = 0;
@@ -230,14 +230,14 @@ static by_status take_hex(const lexer *l, const char **s, const char *end, int c
     return BY_OK;
 }
 
-/* One escape; *s is after the backslash. Unknown ones stay as they are. */
+/* Reads one escape; *s is after the backslash. Unknown escapes stay as they are. */
 static by_status take_escape(const lexer *l, const char **s, const char *end, base_buf *out)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
     const char c = *(*s)++;
     const char *hit = c ? strchr(from, c) : NULL;
     if (c == '\n')
-        return BY_OK; /* the line goes on */
+        return BY_OK; /* line continuation */
     if (hit) {
         base_buf_put(out, &to[hit - from], 1);
     } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -376,7 +376,7 @@ static by_status lex_inside(lexer *l, size_t begin, bool block)
     return fail(l, begin, block ? "{% is never closed" : "{{ is never closed");
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- main loop ---------------------------------------------------------------------------------- */
 
 static size_t next_tag(const lexer *l)
 {

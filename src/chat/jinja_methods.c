@@ -1,5 +1,5 @@
-/* jinja_methods.c - methods of strings that search, split, strip and join. Those that change or describe the characters are
- * in jinja_shapes.c. */
+/* jinja_methods.c - string methods that search, split, strip and join. Methods that change or describe
+ * characters are in jinja_shapes.c. */
 #include "chat/jinja_run.h"
 #include "text/unicode.h"
 
@@ -8,7 +8,7 @@
                           chat_value *out)
 #define UNUSED (void)r, (void)a, (void)p
 
-/* A part of a string, with its mark. */
+/* A part of a string. It keeps the safe mark. */
 static chat_value part_of(const chat_value *s, size_t start, size_t size)
 {
     chat_value v = chat_bytes(s->text + start, size);
@@ -90,7 +90,7 @@ static by_status split_space(chat_run *r, const chat_value *s, int64_t most, cha
     uint32_t c;
     while (at < s->size) {
         size_t end = at;
-        if (most == 0) /* the rest, without white space at its end */
+        if (most == 0) /* the rest, without trailing white space */
             return push_part(r, out, s, at, chat_strip_right(s->text, s->size));
         for (int k; end < s->size; end += (size_t)k) {
             k = tok_utf8_next(s->text + end, s->size - end, &c);
@@ -116,7 +116,7 @@ static by_status split_at(chat_run *r, const chat_value *s, const chat_value *by
     return push_part(r, out, s, at, s->size);
 }
 
-/* From the right: the parts are found in reverse. */
+/* Splits from the right: the parts are found in reverse order. */
 static by_status rsplit_parts(chat_run *r, const chat_value *s, const chat_value *by, int64_t most,
                               chat_value *out)
 {
@@ -241,7 +241,7 @@ METHOD(method_rpartition)
 
 /* ---- search ---------------------------------------------------------------------------------------------------- */
 
-/* The part of the string that start and end select. */
+/* The part of the string between start and end. */
 static by_status selected(chat_run *r, const chat_value *self, const chat_value *p, chat_value *out,
                           int64_t *start)
 {
@@ -260,7 +260,7 @@ static by_status selected(chat_run *r, const chat_value *self, const chat_value 
     return BY_OK;
 }
 
-/* Where the string p[0] is found, in characters; -1: nowhere. */
+/* The position of p[0] in characters; -1: not found. */
 static by_status find(chat_run *r, const chat_value *self, const chat_value *p, bool last, int64_t *out)
 {
     chat_value part;
@@ -410,7 +410,7 @@ METHOD(method_join)
     return BY_OK;
 }
 
-/* An empty string is found before every character and at the end. */
+/* An empty string matches before every character and at the end. */
 by_status chat_replace(chat_run *r, const chat_value *s, const chat_value *old, const chat_value *with,
                        int64_t count, chat_value *out)
 {

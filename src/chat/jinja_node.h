@@ -1,5 +1,6 @@
-/* jinja_node.h - the syntax tree of a template: tokens (jinja_lexer.c), expressions (jinja_expressions.c) and statements
- * (jinja_parser.c). The grammar is Jinja2's with trim_blocks, lstrip_blocks, break, continue and {% generation %}. */
+/* jinja_node.h - the syntax tree of a template: tokens (jinja_lexer.c), expressions (jinja_expressions.c) and
+ * statements (jinja_parser.c). The grammar is Jinja2's with trim_blocks, lstrip_blocks, break, continue and
+ * {% generation %}. */
 #ifndef BY_CHAT_JINJA_NODE_H
 #define BY_CHAT_JINJA_NODE_H
 
@@ -7,7 +8,7 @@
 
 /* ---- tokens --------------------------------------------------------------------------------------- */
 
-/* Operators of one character are their character. */
+/* Single-character operators are their own character code. */
 typedef enum chat_token_type {
     CHAT_TOKEN_END = 0,
     CHAT_TOKEN_DATA = 128,
@@ -28,8 +29,8 @@ typedef enum chat_token_type {
 
 typedef struct chat_token {
     uint8_t type;
-    uint32_t at;      /* offset in the source */
-    chat_value value; /* a string: data, name or literal; a number */
+    uint32_t at;      /* byte offset in the source */
+    chat_value value; /* a string for data, names and literals; a number */
 } chat_token;
 
 /* ---- nodes ------------------------------------------------------------------------------------------ */
@@ -76,7 +77,7 @@ enum { CHAT_ELIF = 1 };
 /* Flags of a macro's body. */
 enum { CHAT_USES_CALLER = 1, CHAT_USES_KWARGS = 2, CHAT_USES_VARARGS = 4 };
 
-/* Names that are undefined when a scope begins, whatever variables are outside (jinja_symbols.c). */
+/* Names that are undefined at the start of a scope, even if outer scopes define them (jinja_symbols.c). */
 typedef struct chat_name {
     chat_value name;
     const struct chat_name *next;
@@ -85,13 +86,13 @@ typedef struct chat_name {
 typedef struct chat_node chat_node;
 struct chat_node {
     uint8_t kind, op, flags;
-    uint16_t height; /* of the tree below an expression */
+    uint16_t height; /* height of the tree below an expression */
     uint32_t at;
     chat_value name; /* a string; CHAT_MISSING: none */
     chat_value value;
     chat_node *left, *right, *test;
-    chat_node *items, *body, *other;       /* lists through `next` */
-    const chat_name *hidden, *hidden_else; /* of the scopes of body and, in a for, of other */
+    chat_node *items, *body, *other;       /* linked by `next` */
+    const chat_name *hidden, *hidden_else; /* hidden names of the scopes of body and, for a for, of other */
     chat_node *next;
 };
 
@@ -99,18 +100,18 @@ struct chat_node {
 typedef struct chat_tree {
     chat_heap heap;
     const char *name;   /* for error messages */
-    const char *source; /* with \n as the only line end, without the last one */
+    const char *source; /* with \n line ends, without the last one */
     size_t size;
     chat_node *body;
     const chat_name *hidden;
-    bool generation; /* has {% generation %} */
+    bool generation; /* contains {% generation %} */
 } chat_tree;
 
-/* name: for error messages. The text is copied. Returns NULL after base_fail. */
+/* Parses a template. name: for error messages. The text is copied. Returns NULL after base_fail. */
 chat_tree *chat_parse(const char *text, size_t size, const char *name);
 void chat_tree_free(chat_tree *t);
 
-/* "name, line 3, column 7" of an offset in the source. */
+/* Fails at "name, line 3, column 7", an offset in the source. */
 by_status chat_fail_at(const chat_tree *t, uint32_t at, by_status status, const char *fmt, ...)
     BY_PRINTF(4, 5);
 
@@ -118,16 +119,16 @@ by_status chat_fail_at(const chat_tree *t, uint32_t at, by_status status, const 
 
 enum {
     CHAT_PARSE_DEEPEST = 100
-}; /* nesting of statements and of brackets; height of an expression: ten times */
+}; /* maximum nesting of statements and brackets; expressions may be ten times as high */
 
 typedef struct chat_parser {
     chat_tree *tree;
     chat_token *tokens;
     size_t count, capacity, at;
-    int depth;         /* nesting of expressions and statements */
-    int loops;         /* for statements around this place, up to the nearest function */
-    int all_loops;     /* all of them */
-    uint8_t *uses[16]; /* flags of the macros around this place */
+    int depth;         /* current nesting of expressions and statements */
+    int loops;         /* enclosing loops, up to the nearest function */
+    int all_loops;     /* all enclosing statements */
+    uint8_t *uses[16]; /* flags of the enclosing macros */
     int macros;
 } chat_parser;
 
@@ -146,7 +147,7 @@ static inline bool chat_at_name(const chat_parser *p, const char *name)
 {
     return chat_at(p, CHAT_TOKEN_NAME) && chat_is_text(&p->tokens[p->at].value, name);
 }
-static inline void chat_skip(chat_parser *p) /* never past the end */
+static inline void chat_skip(chat_parser *p) /* never past the last */
 {
     p->at += p->tokens[p->at].type != CHAT_TOKEN_END;
 }
@@ -159,7 +160,7 @@ chat_node *chat_new_node(chat_parser *p, chat_node_kind kind, uint32_t at); /* N
 typedef enum chat_tuple_mode {
     CHAT_TUPLE_ANY,
     CHAT_TUPLE_PLAIN,      /* without "x if y else z", which would take the if of a for statement */
-    CHAT_TUPLE_TARGET,     /* names to assign to */
+    CHAT_TUPLE_TARGET,     /* assignment targets */
     CHAT_TUPLE_PARENTHESES /* may be empty */
 } chat_tuple_mode;
 by_status chat_parse_expression(chat_parser *p, chat_node **out);

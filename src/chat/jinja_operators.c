@@ -1,4 +1,4 @@
-/* jinja_operators.c - arithmetic, comparison, membership and slices with Python's rules for types. */
+/* jinja_operators.c - arithmetic, comparison, membership and slices with Python's type rules. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static by_status fail_size(chat_run *r)
 
 /* ---- strings and lists ------------------------------------------------------------------------------ */
 
-/* Adding to a string that is marked safe escapes the other one. */
+/* Addition to a string marked safe escapes the other string. */
 by_status chat_join_strings(chat_run *r, const chat_value *a, const chat_value *b, chat_value *out)
 {
     const bool markup = a->markup || b->markup;
@@ -120,7 +120,7 @@ static by_status power(chat_run *r, int64_t a, int64_t b, chat_value *out)
     return BY_OK;
 }
 
-/* Division rounds towards minus infinity; the remainder has the sign of the divisor. */
+/* Division rounds towards minus infinity, and the remainder has the sign of the divisor. */
 static by_status divide_integers(chat_run *r, int op, int64_t a, int64_t b, chat_value *out)
 {
     if (b == 0)
@@ -356,7 +356,7 @@ static by_status slice_bounds(chat_run *r, const chat_value bounds[3], int64_t c
     for (int i = 0; i < 3; i++)
         if (bounds[i].type != CHAT_NONE && !chat_as_int(&bounds[i], &v[i]))
             return chat_fail(r, "slice indices must be integers or None");
-    /* A longer step takes one item as well. */
+    /* A larger step also takes only one item. */
     const int64_t step = BY_MAX(BY_MIN(v[2], count + 1), -count - 1);
     if (step == 0)
         return chat_fail(r, "slice step cannot be zero");

@@ -1,4 +1,4 @@
-/* jinja_parser.c - parses a template: statements, and helpers of the whole parser. */
+/* jinja_parser.c - parses a template: statements, and helpers shared by the parser. */
 #include "base/json.h"
 #include "chat/jinja_node.h"
 
@@ -77,7 +77,7 @@ static by_status end_block(chat_parser *p)
     return chat_expect(p, CHAT_TOKEN_BLOCK_END, "%}");
 }
 
-/* Parses the rest of the tag, statements, and the name of the tag that ends them, which is one of `ends`. */
+/* Parses the rest of the tag, then statements up to a tag whose name is one of `ends`. */
 static by_status parse_until(chat_parser *p, const char *const *ends, chat_node **out)
 {
     chat_take(p, ':');
@@ -85,7 +85,7 @@ static by_status parse_until(chat_parser *p, const char *const *ends, chat_node 
     return parse_body(p, ends, out);
 }
 
-/* The same with a single end. */
+/* The same for a single end. */
 static by_status parse_to(chat_parser *p, const char *end, chat_node **out)
 {
     const char *const ends[] = {end, NULL};
@@ -96,7 +96,7 @@ static by_status parse_to(chat_parser *p, const char *end, chat_node **out)
 
 /* ---- targets and parameters --------------------------------------------------------------------------- */
 
-/* Whether this can be assigned to. */
+/* Checks that this can be assigned to. */
 static by_status check_target(const chat_parser *p, const chat_node *n, bool attributes)
 {
     if (n->kind == CHAT_NODE_NAME && chat_is_text(&n->name, "loop") && p->all_loops)
@@ -141,7 +141,7 @@ static by_status parse_parameters(chat_parser *p, chat_node **out)
     return chat_expect(p, ')', ")");
 }
 
-/* ---- functions: what is inside has loops and output of its own ------------------------------------ */
+/* ---- functions have their own loops and output ---------------------------------------------------- */
 
 static by_status parse_function_body(chat_parser *p, const char *end, chat_node *n)
 {
@@ -376,7 +376,7 @@ static by_status parse_body(chat_parser *p, const char *const *ends, chat_node *
         BY_TRY(end_block(p));
     }
     p->depth--;
-    int last = 0; /* the tag that closes the statement stands after those that go on with it */
+    int last = 0; /* the closing tag comes after those that continue the statement */
     while (ends && ends[last + 1])
         last++;
     return ends ? chat_fail_at(p->tree, chat_peek(p)->at, BY_ERR_FORMAT,
@@ -386,7 +386,7 @@ static by_status parse_body(chat_parser *p, const char *const *ends, chat_node *
 
 /* ---- the template ----------------------------------------------------------------------------------- */
 
-/* Copies the text with \n for each \r\n and \r, and without a last newline. */
+/* Copies the text, replacing \r\n and \r by \n and removing a final newline. */
 static by_status copy_source(chat_tree *t, const char *text, size_t size)
 {
     char *source = chat_alloc(&t->heap, size + 1, 1), *to = source;

@@ -1,4 +1,4 @@
-/* jinja_print.c - values as text: str, repr and json.dumps of Python. */
+/* jinja_print.c - values as text: Python's str, repr and json.dumps. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,7 +112,7 @@ static by_status put_loop(chat_run *r, chat_loop *l)
     return chat_check_output(r);
 }
 
-/* What the reference prints of a function or a generator has an address; here it has none. */
+/* The reference prints an address for functions and generators. This does not. */
 static by_status put_object(chat_run *r, const chat_value *v)
 {
     if (v->type == CHAT_NAMESPACE)
@@ -255,7 +255,7 @@ static by_status put_json_key(chat_run *r, const chat_value *key, const chat_jso
     return BY_OK;
 }
 
-/* The pairs of a dictionary in the order of their keys, which must be comparable. */
+/* The pairs of a dictionary, sorted by key. The keys must be comparable. */
 static by_status sort_pairs(chat_run *r, const chat_dict *d, chat_pair **out)
 {
     chat_pair *p = chat_alloc(&r->heap, d->count + 1, sizeof *p);

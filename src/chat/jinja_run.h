@@ -1,6 +1,6 @@
-/* jinja_run.h - the rendering of a template. Functions return BY_OK or fail with a message that names line and column.
- * Text is built at the end of the output (chat_run.out) and taken from there (chat_take_text), so that nothing but the arena
- * and the output has to be freed. */
+/* jinja_run.h - the rendering of a template. Functions return BY_OK or fail with a message that names line
+ * and column. Text is built at the end of the output (chat_run.out) and taken from there (chat_take_text), so
+ * only the arena and the output need freeing. */
 #ifndef BY_CHAT_JINJA_RUN_H
 #define BY_CHAT_JINJA_RUN_H
 
@@ -13,7 +13,7 @@ typedef struct chat_variable {
     chat_value name, value;
 } chat_variable;
 
-/* A scope. Scopes of macros have that of their definition as parent. */
+/* A scope. The parent of a macro's scope is the scope of its definition. */
 typedef struct chat_frame {
     struct chat_frame *parent;
     chat_variable *list;
@@ -33,16 +33,17 @@ typedef enum chat_jump { CHAT_GO_ON, CHAT_BREAK, CHAT_CONTINUE } chat_jump;
 typedef struct chat_run {
     const chat_tree *tree;
     chat_heap heap;
-    int64_t steps; /* that may still be made */
+    int64_t steps; /* steps that remain */
     uint32_t at;   /* position in the source, for errors */
     int depth, calls;
     chat_jump jump;
     chat_frame *frame;
     base_buf out;
-    size_t written; /* bytes of out that are the final text: nothing that is still being built or captured */
+    size_t
+        written; /* size of the final text at the start of out; text under construction or captured follows */
     size_t out_limit;
-    int captures;               /* macros and blocks whose output is being captured */
-    size_t counted, characters; /* bytes of the final text whose characters are counted */
+    int captures;               /* number of macros and blocks whose output is being captured */
+    size_t counted, characters; /* bytes of the final text whose characters have been counted */
     by_chat_span *spans;        /* in characters */
     size_t span_count, span_capacity;
     chat_value exception; /* message of raise_exception; CHAT_MISSING: none */
@@ -51,21 +52,22 @@ typedef struct chat_run {
 } chat_run;
 
 by_status chat_fail(const chat_run *r, const char *fmt, ...) BY_PRINTF(2, 3);
-by_status chat_fail_undefined(const chat_run *r, const chat_value *v); /* an undefined value was used */
-by_status chat_spend(chat_run *r, size_t work); /* fails when the limit of steps is reached */
-by_status chat_descend(chat_run *r);            /* one level deeper; decrement r->depth afterwards */
+by_status chat_fail_undefined(const chat_run *r,
+                              const chat_value *v); /* fails because an undefined value was used */
+by_status chat_spend(chat_run *r, size_t work);     /* fails if the limit of steps is reached */
+by_status chat_descend(chat_run *r); /* enters a nesting level; decrement r->depth afterwards */
 
 /* ---- evaluation (jinja_evaluate.c, jinja_execute.c) ------------------------------------------------- */
 
 by_status chat_evaluate(chat_run *r, const chat_node *n, chat_value *out);
 by_status chat_evaluate_args(chat_run *r, const chat_node *arguments, chat_args *out);
-/* The filters of a block, applied to its text. */
+/* Applies the filters of a block to its text. */
 by_status chat_evaluate_filters(chat_run *r, const chat_node *chain, const chat_value *text, chat_value *out);
 by_status chat_execute(chat_run *r, const chat_node *body);
 by_status chat_assign(chat_run *r, const chat_node *target, chat_value v);
 by_status chat_set(chat_run *r, chat_frame *f, chat_value name, chat_value v);
 chat_value chat_lookup(const chat_run *r, const chat_value *name);
-/* A new scope, in which the names of `hidden` (may be NULL) are undefined. NULL after base_fail. */
+/* Enters a new scope, in which the names of `hidden` (may be NULL) are undefined. NULL after base_fail. */
 chat_frame *chat_push_frame(chat_run *r, chat_frame *parent, const chat_name *hidden);
 by_status chat_hide(chat_run *r, chat_frame *f, const chat_name *hidden);
 
@@ -76,17 +78,17 @@ by_status chat_put_repr(chat_run *r, const chat_value *v); /* repr(v) */
 by_status chat_put_bytes(chat_run *r, const char *text, size_t size);
 typedef struct chat_json_style {
     bool ascii, sorted;
-    const char *indent; /* of one level; NULL: all in one line */
+    const char *indent; /* indentation per level; NULL: a single line */
     size_t indent_size;
     chat_value between, after_key; /* separators */
 } chat_json_style;
 by_status chat_put_json(chat_run *r, const chat_value *v, const chat_json_style *style);
-/* Checks the limits, takes what was put since the output had `mark` bytes, and removes it. */
+/* Checks the limits, takes the text after the first `mark` bytes of the output, and removes it from there. */
 by_status chat_take_text(chat_run *r, size_t mark, chat_value *out);
 by_status chat_check_output(chat_run *r);
 by_status chat_to_text(chat_run *r, const chat_value *v,
-                       chat_value *out); /* str(v); a string is itself without markup */
-by_status chat_soft_text(chat_run *r, const chat_value *v, chat_value *out); /* a string is itself */
+                       chat_value *out); /* str(v); strings stay, without the safe mark */
+by_status chat_soft_text(chat_run *r, const chat_value *v, chat_value *out); /* strings stay as they are */
 
 /* ---- iteration (jinja_iterate.c) ------------------------------------------------------------------------ */
 
@@ -127,7 +129,7 @@ by_status chat_join_strings(chat_run *r, const chat_value *a, const chat_value *
 
 by_status chat_attribute(chat_run *r, const chat_value *v, const chat_value *name, chat_value *out);
 by_status chat_item(chat_run *r, const chat_value *v, const chat_value *key, chat_value *out);
-/* An attribute by a path such as "function.name" or "0.x", or an index. */
+/* An attribute by a path such as "function.name" or "0.x", or an item by an index. */
 by_status chat_path(chat_run *r, const chat_value *v, const chat_value *path, chat_value *out);
 
 typedef struct chat_macro {
@@ -142,23 +144,23 @@ const chat_function *chat_find_function(const chat_value *name); /* a global fun
 
 by_status chat_call(chat_run *r, const chat_value *f, const chat_args *a, chat_value *out);
 
-/* Matches arguments with parameters. params: names separated by spaces, those with a ? at the end are optional; names that
- * are digits take no keyword. Absent ones become CHAT_MISSING. */
+/* Matches arguments to parameters. params: names separated by spaces. A trailing ? makes one optional, and
+ * names of digits are positional-only. Absent ones become CHAT_MISSING. */
 enum { CHAT_MOST_PARAMS = 6 };
 by_status chat_bind(chat_run *r, const char *what, const char *params, const chat_args *a, chat_value *out);
 by_status chat_call_method(chat_run *r, const chat_method *m, const chat_args *a, chat_value *out);
 
-/* Typed parameters; an absent one gives the fallback. */
+/* Reads a typed parameter. If it is absent, *out becomes the fallback. */
 by_status chat_param_int(chat_run *r, const chat_value *p, int64_t fallback, int64_t *out);
 by_status chat_param_text(chat_run *r, const chat_value *p, const char *fallback, chat_value *out);
 
 typedef struct chat_loop {
     const chat_node *node;
     chat_iterator from;
-    chat_frame *test_frame; /* of the condition of the loop; NULL: there is none */
+    chat_frame *test_frame; /* frame for the condition of the loop; NULL: no condition */
     chat_value before, current, after;
     bool peeked, ended;
-    int64_t index0, length; /* length: -1 unless known */
+    int64_t index0, length; /* length: -1 if unknown */
     chat_value changed;
 } chat_loop;
 by_status chat_loop_next(chat_run *r, chat_loop *l, bool *more);
@@ -172,7 +174,7 @@ typedef struct chat_filter_row {
     by_status (*apply)(chat_run *r, const chat_value *v, const chat_args *a, const chat_value *p,
                        chat_value *out);
 } chat_filter_row;
-extern const chat_filter_row chat_text_filters[], chat_list_filters[]; /* end with a row without name */
+extern const chat_filter_row chat_text_filters[], chat_list_filters[]; /* ends with a row without a name */
 by_status chat_filter(chat_run *r, const chat_value *name, const chat_value *v, const chat_args *a,
                       chat_value *out);
 by_status chat_test(chat_run *r, const chat_value *name, const chat_value *v, const chat_args *a, bool *out);

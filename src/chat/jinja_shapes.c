@@ -1,4 +1,4 @@
-/* jinja_shapes.c - methods of strings that change case, pad, or describe the characters. */
+/* jinja_shapes.c - string methods that change case, pad, or classify characters. */
 #include "chat/jinja_run.h"
 #include "text/unicode.h"
 
@@ -60,7 +60,8 @@ static by_status put_fill(chat_run *r, const chat_value *fill, int64_t count)
     return BY_OK;
 }
 
-/* side: < left, > right, ^ centre. An odd rest of a centred string goes to the left if the width is odd, as in Python. */
+/* side: < left, > right, ^ centre. The extra space of a centred string goes to the left if the width is odd,
+ * as in Python. */
 static by_status pad(chat_run *r, const chat_value *self, const chat_value *p, char side, chat_value *out)
 {
     int64_t width;
@@ -113,7 +114,8 @@ METHOD(method_zfill)
     return BY_OK;
 }
 
-/* ---- descriptions ------------------------------------------------------------------------------------------------ */
+/* ---- classification
+ * ---------------------------------------------------------------------------------------------- */
 
 static utf8proc_category_t category(uint32_t c)
 {
@@ -130,7 +132,7 @@ static bool is_decimal(uint32_t c)
     return category(c) == UTF8PROC_CATEGORY_ND;
 }
 
-/* Superscripts and other digits are also in No; isdigit has those of a single digit. */
+/* Superscripts and other digits are also in category No. isdigit accepts those with a single digit. */
 static bool is_digit(uint32_t c)
 {
     return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 ||

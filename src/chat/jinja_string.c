@@ -1,4 +1,4 @@
-/* jinja_string.c - characters of strings: positions count code points, as in Python. */
+/* jinja_string.c - characters of strings. Positions count code points, as in Python. */
 #include "chat/jinja_value.h"
 #include "text/unicode.h"
 

@@ -1,16 +1,17 @@
-/* jinja_symbols.c - finds the names that a scope hides. Jinja2 decides when it compiles a template which scope a name belongs
- * to: a name that a scope assigns to, outside of any if, before it reads it, belongs to that scope from its start. Inside it,
- * also in loops, macros and blocks that come before the assignment, the name is undefined until then, although a variable of
- * the rendering or a function may have the same name. */
+/* jinja_symbols.c - finds the names that a scope hides. Jinja2 decides at compile time which scope a name
+ * belongs to. If a scope assigns to a name, outside of any if, before it reads the name, then the name
+ * belongs to that scope from its start. Until the assignment it is undefined in that scope, including the
+ * loops, macros and blocks before the assignment, even if a variable of the rendering or a function has the
+ * same name. */
 #include "chat/jinja_node.h"
 
-/* The names that a scope mentions. */
+/* Names used in a scope. */
 typedef struct scope {
     const struct scope *parent;
     chat_heap *heap;
     chat_value *names;
     size_t count, capacity;
-    const chat_name **hidden; /* where the next hidden name goes */
+    const chat_name **hidden; /* where to add the next hidden name */
 } scope;
 
 static by_status visit_frame(const scope *parent, chat_heap *h, const chat_node *owner, chat_node *body,
@@ -83,7 +84,7 @@ static by_status visit(scope *s, const chat_node *n)
     return BY_OK;
 }
 
-/* Names of a target. An attribute of a namespace reads the namespace. */
+/* Names of an assignment target. An attribute of a namespace only reads the namespace. */
 static by_status visit_target(scope *s, const chat_node *n, bool always)
 {
     if (n->kind == CHAT_NODE_NAME)
@@ -97,7 +98,8 @@ static by_status visit_target(scope *s, const chat_node *n, bool always)
 
 /* ---- statements ------------------------------------------------------------------------------------------ */
 
-/* What a statement mentions in the scope that it is in. Scopes inside are visited later, when this one is complete. */
+/* Records the names that a statement uses in its own scope. Inner scopes are visited once this one is
+ * complete. */
 static by_status visit_statement(scope *s, const chat_node *n, bool always)
 {
     switch (n->kind) {
@@ -131,7 +133,7 @@ static by_status visit_statement(scope *s, const chat_node *n, bool always)
     }
 }
 
-/* Visits the scopes inside. */
+/* Visits the inner scopes. */
 static by_status visit_inner(const scope *s, chat_node *body)
 {
     for (chat_node *n = body; n; n = n->next) {
@@ -147,7 +149,7 @@ static by_status visit_inner(const scope *s, chat_node *body)
     return BY_OK;
 }
 
-/* Parameters and targets belong to the scope of the body from its start. */
+/* Parameters and targets belong to the scope of the body from the start. */
 static by_status visit_owner(scope *s, const chat_node *owner)
 {
     static const char *const special[] = {"caller", "kwargs", "varargs"};

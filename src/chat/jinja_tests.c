@@ -99,7 +99,7 @@ TEST(is_sequence)
     return BY_OK;
 }
 
-/* An undefined value has a method __call__, which fails. */
+/* An undefined value has a __call__ method, which fails. */
 TEST(is_callable)
 {
     UNUSED;
@@ -115,7 +115,7 @@ TEST(is_escaped)
     return BY_OK;
 }
 
-/* str.isupper, str.islower: there are cased characters, and all have this case. */
+/* str.isupper, str.islower: there are cased characters and all have this case. */
 static by_status has_case(chat_run *r, const chat_value *v, bool upper, bool *out)
 {
     chat_value text;
@@ -179,7 +179,7 @@ TEST(is_in)
     return chat_contains(r, v, &p[0], out);
 }
 
-/* Identity: small values are one object in Python, containers only themselves. */
+/* Identity: small values are one object in Python; containers are identical only to themselves. */
 TEST(is_same)
 {
     UNUSED;

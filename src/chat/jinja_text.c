@@ -1,4 +1,4 @@
-/* jinja_text.c - pieces of text as Python prints them: floats, quoted strings, escaped HTML. */
+/* jinja_text.c - text in Python's formats: floats, quoted strings, escaped HTML. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ void chat_put_point(base_buf *out, uint32_t point)
     base_buf_put(out, bytes, (size_t)tok_utf8_encode(point, bytes));
 }
 
-/* The fewest digits that read back equal; with an exponent below 1e-4 and from 1e16 on. */
+/* The shortest digits that read back equal; with an exponent below 1e-4 and from 1e16. */
 void chat_put_float(base_buf *out, double d)
 {
     char text[40];
@@ -36,7 +36,8 @@ void chat_put_float(base_buf *out, double d)
     base_buf_printf(out, "%se%c%02d", text, exponent < 0 ? '-' : '+', abs(exponent));
 }
 
-/* str.isprintable: neither control, format, surrogate, private, unassigned nor separator, except the space. */
+/* str.isprintable: neither control, format, surrogate, private, unassigned nor separator, except the
+ * space. */
 static bool is_printable(uint32_t c)
 {
     if (c < 0x7f)
@@ -70,7 +71,7 @@ static void put_repr_point(base_buf *out, uint32_t c, char quote)
         base_buf_printf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
 }
 
-/* In single quotes, unless the text has those and no double ones. */
+/* In single quotes, unless the text contains single and no double quotes. */
 void chat_put_quoted(base_buf *out, const char *text, size_t size)
 {
     const bool single = size && memchr(text, '\'', size), twice = size && memchr(text, '"', size);

@@ -5,7 +5,7 @@
 
 #include "chat/jinja_node.h"
 
-/* A limit is exceeded. */
+/* Reports an exceeded limit. */
 static by_status fail_limit(const chat_heap *h, const char *what)
 {
     return h->tree ? chat_fail_at(h->tree, *h->at, BY_ERR_FORMAT, "%s", what)
@@ -99,7 +99,7 @@ by_status chat_push(chat_heap *h, chat_list *l, chat_value v)
 
 /* ---- dictionaries ------------------------------------------------------------------------------- */
 
-enum { FEW = 8 }; /* pairs that are searched without an index */
+enum { FEW = 8 }; /* up to this many pairs are searched without an index */
 
 bool chat_is_hashable(const chat_value *v)
 {
@@ -112,7 +112,7 @@ bool chat_is_hashable(const chat_value *v)
     return v->type != CHAT_LIST && v->type != CHAT_DICT && v->type != CHAT_VIEW;
 }
 
-/* Equal keys have equal hashes: numbers are hashed by their value as a double. */
+/* Equal keys have equal hashes, because numbers are hashed by their value as a double. */
 static uint64_t hash_of(const chat_value *v)
 {
     double d;
@@ -328,7 +328,7 @@ const char *chat_type_name(const chat_value *v)
     return names[v->type];
 }
 
-/* An integer and a double are compared exactly: 2^53 + 1 is not 2^53. */
+/* Integers and doubles are compared exactly: 2^53 + 1 does not equal 2^53. */
 static int order_mixed(int64_t i, double d)
 {
     if (isnan(d))
@@ -359,8 +359,7 @@ static int order_numbers(const chat_value *a, const chat_value *b)
     int64_t i, j;
     if (a->type == CHAT_BIG && b->type == CHAT_BIG)
         return order_big(a, b);
-    if (a->type ==
-        CHAT_BIG) /* beyond every 64-bit integer; a float of this size is compared by its sign alone */
+    if (a->type == CHAT_BIG) /* beyond every 64-bit integer: its sign decides, even against a float */
         return a->text[0] == '-' ? -1 : 1;
     if (b->type == CHAT_BIG)
         return b->text[0] == '-' ? 1 : -1;
@@ -386,7 +385,7 @@ bool chat_order_scalars(const chat_value *a, const chat_value *b, int *out)
     }
     if (a->type != CHAT_STRING || b->type != CHAT_STRING)
         return false;
-    /* UTF-8 sorts as the code points do. */
+    /* UTF-8 sorts in code point order. */
     const int c = memcmp(a->text, b->text, BY_MIN(a->size, b->size));
     *out = c ? (c < 0 ? -1 : 1) : a->size < b->size ? -1 : a->size > b->size;
     return true;

@@ -1,5 +1,6 @@
-/* jinja_value.h - the values of a template, with the semantics of Python's types. Values live in the arena of a rendering
- * (chat_heap) and are never freed one by one. Lists and dictionaries do not change once another value holds them. */
+/* jinja_value.h - the values of a template, with the semantics of Python's types. Values are in the arena of
+ * a rendering (chat_heap) and are never freed individually. Lists and dictionaries are immutable once another
+ * value holds them. */
 #ifndef BY_CHAT_JINJA_VALUE_H
 #define BY_CHAT_JINJA_VALUE_H
 
@@ -9,18 +10,18 @@
 typedef struct chat_heap {
     base_arena *arena;
     size_t left;                  /* bytes that may still be allocated */
-    const struct chat_tree *tree; /* whose rendering it serves, for errors; may be NULL */
-    const uint32_t *at;           /* the position there */
+    const struct chat_tree *tree; /* the rendering that it serves, for errors; may be NULL */
+    const uint32_t *at;           /* the source position there */
 } chat_heap;
 void *chat_alloc(chat_heap *h, size_t count, size_t size); /* zeroed; NULL after base_fail */
 
 typedef enum chat_type {
-    CHAT_MISSING, /* an argument that was not given; never a value of a template */
+    CHAT_MISSING, /* an absent argument; never a value of a template */
     CHAT_UNDEFINED,
     CHAT_NONE,
     CHAT_BOOL,
     CHAT_INT,
-    CHAT_BIG, /* an integer beyond 64 bits: its decimal digits. Printed and compared, not computed with */
+    CHAT_BIG, /* an integer beyond 64 bits as decimal digits; supports printing and comparison but no arithmetic */
     CHAT_FLOAT,
     CHAT_STRING,
     CHAT_LIST,
@@ -28,7 +29,7 @@ typedef enum chat_type {
     CHAT_DICT,
     CHAT_VIEW, /* keys(), values() or items() of a dictionary */
     CHAT_RANGE,
-    CHAT_GENERATOR, /* what a filter such as map returns: it can be consumed once */
+    CHAT_GENERATOR, /* returned by filters such as map; can be consumed once */
     CHAT_NAMESPACE,
     CHAT_MACRO,
     CHAT_METHOD,
@@ -38,10 +39,9 @@ typedef enum chat_type {
 
 typedef struct chat_value {
     uint8_t type; /* chat_type */
-    bool markup;  /* a string marked by the filter safe: adding to it escapes HTML, as in the reference */
+    bool markup;  /* a string marked by the filter safe: addition to it escapes HTML, as in the reference */
     uint8_t
-        parent; /* CHAT_UNDEFINED: the type of what lacks the attribute `text`; CHAT_UNDEFINED: of a variable of that
-                     * name; CHAT_MISSING: `text` is the whole reason */
+        parent; /* CHAT_UNDEFINED: the type of the value without the attribute `text`, or CHAT_UNDEFINED for a variable of that name, or CHAT_MISSING if `text` is the whole message */
     union {
         bool truth;
         int64_t integer;
@@ -61,24 +61,24 @@ typedef struct chat_value {
     size_t size;
 } chat_value;
 
-/* Lists and dictionaries nest no deeper than CHAT_DEEPEST, so that functions may walk through them recursively. */
+/* Maximum nesting of lists and dictionaries, which functions may walk recursively. */
 enum { CHAT_DEEPEST = 200 };
 
 typedef struct chat_list {
     chat_value *items;
     size_t count, capacity;
-    int height; /* 1 + that of its highest item; 0: empty, or only scalars */
+    int height; /* 1 + the height of its highest item; 0: empty, or only scalars */
 } chat_list;
 
 typedef struct chat_pair {
     chat_value key, value;
 } chat_pair;
 
-/* In order of insertion. Large ones have an index. */
+/* A dictionary in insertion order. Large ones have an index. */
 typedef struct chat_dict {
     chat_pair *pairs;
     size_t count, capacity;
-    uint32_t *index; /* 1 + position in pairs, by hash; NULL while there are few */
+    uint32_t *index; /* 1 + position in pairs, by hash; NULL for small dictionaries */
     size_t slots;    /* a power of two */
     int height;
 } chat_dict;
@@ -150,21 +150,23 @@ by_status chat_new_dict(chat_heap *h, chat_type type, chat_value *out);
 
 /* Keys compare as in Python: 1, 1.0 and True are one key. Keys must be hashable. */
 bool chat_is_hashable(const chat_value *v);
-const chat_value *chat_find(const chat_dict *d, const chat_value *key); /* NULL: not there */
+const chat_value *chat_find(const chat_dict *d, const chat_value *key); /* NULL: not found */
 const chat_value *chat_find_text(const chat_dict *d, const char *key);
-by_status chat_put(chat_heap *h, chat_dict *d, chat_value key, chat_value value); /* replaces in place */
+by_status chat_put(chat_heap *h, chat_dict *d, chat_value key,
+                   chat_value value); /* replaces an existing key in place */
 
 /* ---- properties --------------------------------------------------------------------------------- */
 
 bool chat_truth(const chat_value *v);
-bool chat_is_number(const chat_value *v);                        /* bool, int or float */
-bool chat_as_int(const chat_value *v, int64_t *out);             /* bool or int */
-bool chat_as_double(const chat_value *v, double *out);           /* bool, int or float */
-bool chat_length(const chat_value *v, int64_t *out);             /* len(v); false: it has none */
-const char *chat_type_name(const chat_value *v);                 /* of Python: "str", "NoneType" */
-bool chat_same_scalar(const chat_value *a, const chat_value *b); /* equality of what is no container */
-/* Compares numbers, or strings by code points: < 0, 0, > 0. Returns false if they have no order. NaN is unordered: *out
- * is then 2. */
+bool chat_is_number(const chat_value *v);              /* bool, int or float */
+bool chat_as_int(const chat_value *v, int64_t *out);   /* bool or int */
+bool chat_as_double(const chat_value *v, double *out); /* bool, int or float */
+bool chat_length(const chat_value *v, int64_t *out);   /* len(v); false: v has no length */
+const char *chat_type_name(const chat_value *v);       /* Python's name: "str", "NoneType" */
+bool chat_same_scalar(const chat_value *a,
+                      const chat_value *b); /* equality of values that are not containers */
+/* Compares numbers, or strings by code points: < 0, 0, > 0. Returns false if they have no order. NaN is
+ * unordered: *out is then 2. */
 bool chat_order_scalars(const chat_value *a, const chat_value *b, int *out);
 
 /* ---- characters (jinja_string.c) ---------------------------------------------------------------- */
@@ -192,10 +194,10 @@ void chat_put_point(base_buf *out, uint32_t point);                  /* UTF-8 */
 
 /* ---- JSON (jinja_json.c) ---------------------------------------------------------------------------- */
 
-/* Reads one JSON value as Python's json.loads does; strings may contain NUL. Errors name `what`, line and column. The text
- * must outlive the value. */
+/* Reads one JSON value as Python's json.loads does; strings may contain NUL. Errors name `what`, line and
+ * column. The text must outlive the value. */
 by_status chat_read_json(chat_heap *h, const char *text, size_t size, const char *what, chat_value *out);
-/* The same for the value that begins at or after text[*at]; *at becomes the position after it. */
+/* The same for the value at or after text[*at]; *at becomes the position after it. */
 by_status chat_read_json_next(chat_heap *h, const char *text, size_t size, size_t *at, const char *what,
                               chat_value *out);
 
