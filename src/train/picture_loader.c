@@ -53,8 +53,7 @@ static by_status prepare(const train_picture_source *s, int64_t example, uint64_
     if (!ready) {
         char name[512];
         by_picture_set_name(set, example, name, sizeof name);
-        return m ? base_fail_context("%s", name)
-                 : base_error_status(); /* name the file of a picture that failed */
+        return m ? base_fail_context("%s", name) : base_error_status(); /* the error names the file already */
     }
     by_status status = colours ? by_processor_encode(s->processor, ready, colours)
                                : by_processor_values(s->processor, ready, out);
