@@ -336,13 +336,13 @@ static void test_errors(void **state)
     expect_refused(&spec, "output directory");
     spec.out = in_root("none");
     spec.method = BY_ALIGN_METHODS;
-    expect_refused(&spec, "no method");
+    expect_refused(&spec, "no alignment method");
     spec.method = BY_ALIGN_DPO;
     spec.pack = true;
-    expect_refused(&spec, "supervised tuning alone");
+    expect_refused(&spec, "only for supervised tuning");
     spec.pack = false;
     spec.eval_fraction = 1;
-    expect_refused(&spec, "held out");
+    expect_refused(&spec, "the held-out share is");
     spec.eval_fraction = 0;
     spec.label_smoothing = 0.7;
     expect_refused(&spec, "label smoothing");

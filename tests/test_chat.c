@@ -168,8 +168,8 @@ static void test_errors(void **state)
     expect_error("{{ 1 / 0 }}", "division by zero");
     expect_error("{{ none|length }}", "object of type 'NoneType' has no length");
     expect_error("{{ messages.append(1) }}", "would change its object");
-    expect_error("{{ 1|nothing }}", "there is no filter nothing");
-    expect_error("{{ 1 is nothing }}", "there is no test nothing");
+    expect_error("{{ 1|nothing }}", "no filter named 'nothing'");
+    expect_error("{{ 1 is nothing }}", "no test named 'nothing'");
     expect_error("{{ 'a'|wordwrap }}", "the filter wordwrap is not supported");
     expect_error("{% set d.x = 1 %}", "namespace only");
     expect_error("\xff", "not UTF-8");

@@ -65,7 +65,7 @@ static void test_idx(void **state)
 {
     (void)state;
     const char *path = write_idx("a-images-idx3-ubyte", 3, (uint32_t[]){3, 2, 4}, 10, 0);
-    assert_fails(path, BY_EXAMPLE_IMAGE_CLASSIFY, "there is no file of labels");
+    assert_fails(path, BY_EXAMPLE_IMAGE_CLASSIFY, "no label file");
     write_idx("a-labels-idx1-ubyte", 1, (uint32_t[]){3}, 5, 0);
     by_picture_set *p = open_one(path, BY_EXAMPLE_IMAGE_CLASSIFY);
     int height, width;

@@ -324,7 +324,7 @@ static void test_errors(void **state)
     expect_error(DATA_TUNING, "[{\"text\": \"abc\"}", NULL, "never closed");
     expect_error(DATA_TUNING, "[{\"text\": \"abc\"} {\"text\": \"a\"}]", NULL, "missing comma");
     expect_error(DATA_TUNING, "[{\"text\": \"abc\"},", NULL, "never closed");
-    expect_error(DATA_TUNING, "[{\"text\": \"abc\"}] more", NULL, "more after the list");
+    expect_error(DATA_TUNING, "[{\"text\": \"abc\"}] more", NULL, "unexpected content after the list");
     expect_error(DATA_TUNING, "{\"instruction\": \"a\", \"input\": 5, \"output\": \"b\"}", NULL,
                  "\"input\" is not a text");
     expect_error(DATA_PREFERENCES,

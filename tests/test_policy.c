@@ -106,8 +106,8 @@ static void test_check_errors(void **state)
         {"exact", "", "needs an \"answer\""},  {"arithmetic", "none here", "finds no expression"},
         {"sorted", "one", "finds no list"},    {"sorted:fast", "", "neither sorted nor sorted:partial"},
         {"regex:(", "", "regular expression"}, {"length:", "", "not a length"},
-        {"length:0", "", "not a length"},      {"regex", "", "no reward"},
-        {"json:x", "", "no reward"},           {"nothing", "", "\"nothing\" is no reward"},
+        {"length:0", "", "not a length"},      {"regex", "", "unknown reward"},
+        {"json:x", "", "unknown reward"},      {"nothing", "", "unknown reward \"nothing\""},
         {"command:", "", "is empty"},          {"model:/nowhere", "", "/nowhere"}};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         assert_true(isnan(judge(cases[i].what, cases[i].prompt, "", NULL)));
@@ -391,7 +391,7 @@ static void test_prompts(void **state)
                  {"[{\"prompt\": \"1\"},\n", "prompts: "},
                  {"[{\"prompt\": \"1\"}] more", "prompts: "},
                  {"12=\n1\xff=\n", "line 2: the prompt is not UTF-8"},
-                 {"", "there are no prompts"},
+                 {"", "no prompts"},
                  {"{\"prompt\": \"123456789\"}\n", "no prompt has at most 8 tokens"}};
     for (int i = 0; i < BY_COUNT(cases); i++) {
         assert_int_not_equal(read_prompts(cases[i].text, &x, 8), BY_OK);

@@ -107,7 +107,7 @@ by_status by_align_run(by_device *d, const by_align_spec *spec, by_align_result 
     base_error_clear();
     *result = (by_align_result){.loss = NAN, .eval_loss = NAN};
     if ((unsigned)spec->method >= BY_ALIGN_METHODS)
-        return base_fail(BY_ERR_ARGUMENT, "there is no method %d of alignment", (int)spec->method);
+        return base_fail(BY_ERR_ARGUMENT, "no alignment method %d", (int)spec->method);
     if (!spec->model || !spec->data || !spec->out)
         return base_fail_missing(!spec->model  ? "model directory"
                                  : !spec->data ? "data"

@@ -48,8 +48,8 @@ by_status by_distill_recipe(const char *name, by_distill_kind kind, by_distill_s
     while (i < BY_COUNT(recipes) && strcmp(recipes[i].name, name) != 0)
         i++;
     if (i == BY_COUNT(recipes))
-        return base_fail(BY_ERR_ARGUMENT,
-                         "there is no recipe \"%s\"; available: distilbert, tinybert, minilm", name);
+        return base_fail(BY_ERR_ARGUMENT, "unknown recipe \"%s\"; available: distilbert, tinybert, minilm",
+                         name);
     const bool vectors = kind == BY_DISTILL_VECTORS;
     choose(&terms->temperature, recipes[i].temperature);
     choose(&terms->soft,
@@ -418,7 +418,7 @@ static by_status run_examples(distill_run *r)
                          s->teacher);
     if (s->data_count != 1 || s->eval_count > 1)
         return base_fail(BY_ERR_ARGUMENT,
-                         "labelled examples are in one file, and those of the evaluation in another");
+                         "labelled examples need one training file and at most one evaluation file");
     by_finetune_spec spec = {TRAIN_SPEC_SHARED(s),
                              .model = s->teacher,
                              .dropout = s->dropout,
@@ -518,7 +518,8 @@ static by_status check(const by_distill_run_spec *s)
     if (!s->teacher || !s->out || s->data_count < 1 || !s->data)
         return base_fail_missing(!s->teacher ? "teacher" : !s->out ? "run folder" : "data");
     if (s->store_top < 0 || s->store_top > 1024)
-        return base_fail(BY_ERR_ARGUMENT, "of a position, 1 to 1024 logits are stored, or all (0), not %d",
+        return base_fail(BY_ERR_ARGUMENT,
+                         "cannot store %d logits per position; expected 1 to 1024, or 0 for all",
                          s->store_top);
     return BY_OK;
 }
@@ -541,19 +542,21 @@ static by_status check_kind(const distill_run *r)
         return base_fail(BY_ERR_ARGUMENT, "%s has no head that \"%s\" could learn from",
                          base_a(by_model_class(r->teacher)).text, by_distill_name(r->kind));
     if (s->sequence && r->kind != BY_DISTILL_TRANSLATE)
-        return base_fail(BY_ERR_ARGUMENT, "only translators learn from whole translations of their teacher");
+        return base_fail(BY_ERR_ARGUMENT, "only translation models learn from translations of their teacher");
     if (s->store && (r->kind == BY_DISTILL_VECTORS || r->kind == BY_DISTILL_TRANSLATE))
-        return base_fail(BY_ERR_ARGUMENT, "logits are stored of text and labelled examples");
+        return base_fail(BY_ERR_ARGUMENT, "logits can be stored only for text and labelled examples");
     if (s->soft_at_masked && (by_model_task(r->teacher) == BY_TASK_LM || r->kind != BY_DISTILL_TEXT))
-        return base_fail(BY_ERR_ARGUMENT, "%s masks no positions that distributions could be compared at",
+        return base_fail(BY_ERR_ARGUMENT, "%s has no masked positions at which to compare distributions",
                          base_a(by_model_class(r->teacher)).text);
     if (s->soft_at_masked && s->store)
-        return base_fail(BY_ERR_ARGUMENT, "stored logits are those of all positions, not of masked ones");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "logits are stored for all positions, not for masked positions alone");
     if (r->kind == BY_DISTILL_VECTORS && (t->soft > 0 || t->task > 0))
-        return base_fail(BY_ERR_ARGUMENT, "vectors of sentences have no distributions and no targets");
+        return base_fail(BY_ERR_ARGUMENT, "sentence vectors have no distributions and no targets");
     if (r->kind != BY_DISTILL_VECTORS &&
         (t->vector_cosine > 0 || t->vector_error > 0 || t->vector_similarity > 0))
-        return base_fail(BY_ERR_ARGUMENT, "vectors of sentences are compared by \"vectors\", not by \"%s\"",
+        return base_fail(BY_ERR_ARGUMENT,
+                         "sentence vectors are compared in runs of \"vectors\", not of \"%s\"",
                          by_distill_name(r->kind));
     return BY_OK;
 }

@@ -15,7 +15,7 @@ static by_status cut_from(const distill_run *r, const by_model *from, const by_m
     int even[BY_MAX_LAYERS], count = s->layer_count > 0 ? s->layer_count : (by_model_layers(from) + 1) / 2;
     if (!s->layers) {
         if (count > by_model_layers(from))
-            return base_fail(BY_ERR_ARGUMENT, "%d layers cannot be taken out of a teacher of %d", count,
+            return base_fail(BY_ERR_ARGUMENT, "cannot take %d layers from a teacher with %d", count,
                              by_model_layers(from));
         by_layers_even(by_model_layers(from), count, even);
     }
@@ -184,11 +184,12 @@ static by_status check_student(const distill_run *r, const by_model *student)
                          "%s carries a state from text to text and cannot be distilled on text",
                          base_a(by_model_title(by_model_carries(t) ? t : student)).text);
     if (scores && by_model_is_pair(t))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "attention is compared in models of one stack, not in encoder-decoders");
+        return base_fail(BY_ERR_UNSUPPORTED, "attention terms are not supported for encoder-decoders");
     if (scores && by_model_heads(student) != by_model_heads(t))
-        return base_fail(BY_ERR_ARGUMENT, "%d attention heads cannot learn from %d: give the student as many",
-                         by_model_heads(student), by_model_heads(t));
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "the student has %d attention heads and the teacher %d; attention terms need equal numbers",
+            by_model_heads(student), by_model_heads(t));
     BY_TRY(check_tokenizer(r));
     return check_map(r, student);
 }

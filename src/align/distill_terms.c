@@ -124,11 +124,14 @@ static heads_pair heads_of(by_graph *g, const distill_pair *p, const char *name,
 {
     by_tensor *x = by_io_output_at(p->student, name, i), *y = by_io_output_at(&p->teacher, name, k);
     if (!x || !y)
-        by_graph_fail(g, "%s has no attention that can be compared: its layers attend in a way of their own",
+        by_graph_fail(g,
+                      "%s has no attention that can be compared: its layers have their own kind of attention",
                       x ? "the teacher" : "the student");
     else if (by_dim(x, 1) != by_dim(y, 1))
-        by_graph_fail(g, "%lld attention heads cannot learn from %lld: give the student as many",
-                      (long long)by_dim(x, 1), (long long)by_dim(y, 1));
+        by_graph_fail(
+            g,
+            "the student has %lld attention heads and the teacher %lld; attention terms need equal numbers",
+            (long long)by_dim(x, 1), (long long)by_dim(y, 1));
     return (heads_pair){by_cast(g, x, p->type), distill_taught(g, y, p->type)};
 }
 

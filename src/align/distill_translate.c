@@ -40,7 +40,7 @@ static by_status put_lines(char *text, base_writer *source, base_writer *target)
     for (char *at = strtok_r(text, "\n", &rest); at && s == BY_OK; at = strtok_r(NULL, "\n", &rest)) {
         cJSON *line = base_json_tree(at, strlen(at), NULL, true);
         s = line ? put_line(source, line, "source")
-                 : base_fail(BY_ERR_FORMAT, "a translation is no JSON object");
+                 : base_fail(BY_ERR_FORMAT, "a translation is not a JSON object");
         if (s == BY_OK)
             s = put_line(target, line, "text");
         cJSON_Delete(line);

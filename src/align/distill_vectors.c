@@ -314,7 +314,7 @@ static by_status open_data(vectors *v)
     for (int i = 0; i < s->eval_count; i++)
         BY_TRY(add_file(v, s->eval_data[i], true));
     if (v->rows.count < 1)
-        return base_fail(BY_ERR_FORMAT, "%s: there are no sentences to learn from", s->data[0]);
+        return base_fail(BY_ERR_FORMAT, "%s: no sentences", s->data[0]);
     return BY_OK;
 }
 
@@ -404,7 +404,7 @@ static by_status set_up(vectors *v)
         return base_error_status();
     if (v->teacher->pooling == BY_POOLING_MAX || v->teacher->own)
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "vectors of the largest elements, or those that CLIP makes, are not distilled");
+                         "embedders with max pooling, or of CLIP models, cannot be distilled");
     BY_TRY(train_loop_open(&v->loop, &client, v, &use));
     BY_TRY(v->loop.last ? train_loop_load(&v->loop) : open_student(v));
     BY_TRY(open_data(v));

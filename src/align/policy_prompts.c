@@ -92,7 +92,7 @@ static by_status render(align_prompts *x, const align_prompts_spec *spec, const 
     const cJSON *last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
     const char *content = last ? member_text(last, "content") : NULL;
     if (s == BY_OK && !spec->chat)
-        s = base_fail(BY_ERR_ARGUMENT, "it is a conversation, and the model has no chat template");
+        s = base_fail(BY_ERR_ARGUMENT, "the prompt is a conversation, but the model has no chat template");
     if (s == BY_OK)
         s = keep_text(x, content ? content : "", &out->text);
     if (s == BY_OK)
@@ -159,8 +159,8 @@ static by_status add_object(align_prompts *x, const align_prompts_spec *spec, cJ
     } else if (s == BY_OK && cJSON_IsArray(messages)) {
         s = render(x, spec, object, messages, &one);
     } else if (s == BY_OK) {
-        s = base_fail(BY_ERR_FORMAT, cJSON_IsObject(object) ? "neither \"prompt\" nor \"messages\" is there"
-                                                            : "not a JSON object");
+        s = base_fail(BY_ERR_FORMAT,
+                      cJSON_IsObject(object) ? "no \"prompt\" or \"messages\"" : "not a JSON object");
     }
     cJSON_Delete(object);
     return s == BY_OK ? put(x, spec, &one) : s;
@@ -255,8 +255,7 @@ by_status align_prompts_open(align_prompts *x, const char *path, const align_pro
         s = read_lines(x, spec, &lines);
     base_lines_close(&lines);
     if (s == BY_OK && !x->count)
-        s = base_fail(BY_ERR_FORMAT,
-                      x->left_out ? "%s: no prompt has at most %d tokens" : "%s: there are no prompts",
+        s = base_fail(BY_ERR_FORMAT, x->left_out ? "%s: no prompt has at most %d tokens" : "%s: no prompts",
                       base_input_name(path), spec->limit);
     return s;
 }

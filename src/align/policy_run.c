@@ -255,9 +255,10 @@ static by_status check_terms(const by_align_spec *s)
         return base_fail(BY_ERR_ARGUMENT, "delta is %g; it must be above 1 + epsilon_high, %g", run->delta,
                          1 + run->epsilon_high);
     if (!(run->top_entropy > 0 && run->top_entropy <= 1))
-        return base_fail(BY_ERR_ARGUMENT, "a share of %g of the tokens cannot learn", run->top_entropy);
+        return base_fail(BY_ERR_ARGUMENT, "top_entropy is %g; it must be above 0 and at most 1",
+                         run->top_entropy);
     if ((run->delta != 0 || run->top_entropy != 1) && s->method != BY_ALIGN_GRPO)
-        return base_fail(BY_ERR_ARGUMENT, "delta and top_entropy are for GRPO alone");
+        return base_fail(BY_ERR_ARGUMENT, "delta and top_entropy are only for GRPO");
     if (run->normalize && s->method != BY_ALIGN_RLOO)
         return base_fail(BY_ERR_ARGUMENT, "normalized advantages are for RLOO; GRPO has scale");
     return BY_OK;
@@ -273,18 +274,18 @@ static by_status check_spec(const by_align_spec *s)
                          "%s compares the answers to a prompt, so it needs 2 or more generations, not %d",
                          by_align_name(s->method), run->generations);
     if (run->updates < 1 || run->minibatches < 1 || run->max_new_tokens < 0)
-        return base_fail(BY_ERR_ARGUMENT, "updates, minibatches and max_new_tokens are at least 1");
+        return base_fail(BY_ERR_ARGUMENT, "updates, minibatches and max_new_tokens must be at least 1");
     const int64_t rows = (int64_t)s->batch * s->accumulate * run->generations;
     if (rows > 1 << 20 || rows % run->minibatches != 0)
         return base_fail(BY_ERR_ARGUMENT, "the %lld answers of a step cannot be split into %d minibatches",
                          (long long)rows, run->minibatches);
     if (!(run->temperature > 0) || !isfinite(run->temperature))
-        return base_fail(BY_ERR_ARGUMENT, "answers are sampled at a temperature above 0, not at %g",
-                         run->temperature);
+        return base_fail(BY_ERR_ARGUMENT, "temperature is %g; it must be above 0", run->temperature);
     if (run->mask_truncated && s->method == BY_ALIGN_PPO)
-        return base_fail(BY_ERR_ARGUMENT, "PPO learns from answers without an end, too: use a penalty");
+        return base_fail(BY_ERR_ARGUMENT,
+                         "PPO cannot mask truncated answers; use a penalty for a missing end");
     if (run->kl_target > 0 && s->method != BY_ALIGN_PPO)
-        return base_fail(BY_ERR_ARGUMENT, "PPO alone adapts the weight of the divergence");
+        return base_fail(BY_ERR_ARGUMENT, "only PPO adapts beta to a target divergence");
     return check_terms(s);
 }
 
@@ -296,8 +297,9 @@ static by_status plan_lengths(align_policy *p)
     p->capacity = p->spec.limit > 0 ? BY_MIN(p->spec.limit, context) : context;
     p->max_new_tokens = asked ? asked : BY_MIN(usual, BY_MAX(p->capacity / 2, 1));
     if (p->max_new_tokens >= p->capacity)
-        return base_fail(BY_ERR_ARGUMENT, "%d tokens have no room for a prompt and an answer of %d",
-                         p->capacity, p->max_new_tokens);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "a context of %d tokens has no room for a prompt and an answer of %d", p->capacity,
+                         p->max_new_tokens);
     return BY_OK;
 }
 

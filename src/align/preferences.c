@@ -219,7 +219,7 @@ static by_tensor *pair_weights(by_graph *g, const by_model_io *io, const pair_te
 static by_tensor *one_loss(by_graph *g, const by_dpo_spec *s, const pair_tensors *p, by_tensor **losses)
 {
     if (s->divergence != BY_DIVERGENCE_REVERSE_KL && !by_dpo_takes_divergence(s->kind))
-        return by_graph_fail(g, "the loss %s is defined for the divergence reverse_kl alone",
+        return by_graph_fail(g, "the loss %s is defined only for the divergence reverse_kl",
                              by_dpo_name(s->kind));
     *losses = NULL;
     if (s->kind == BY_DPO_SFT && s->weighted)

@@ -444,11 +444,10 @@ by_status align_check_open(const char *what, align_judge *out)
     while (i < BY_COUNT(checks) && (strlen(checks[i].name) != n || strncmp(checks[i].name, what, n) != 0))
         i++;
     if (i == BY_COUNT(checks) || (argument && !checks[i].read) || (!argument && !checks[i].optional))
-        return base_fail(
-            BY_ERR_ARGUMENT,
-            "\"%s\" is no reward: exact, arithmetic, sorted, sorted:partial, json, regex:PATTERN, "
-            "length:N, command:COMMAND or model:DIR",
-            what);
+        return base_fail(BY_ERR_ARGUMENT,
+                         "unknown reward \"%s\"; available: exact, arithmetic, sorted, sorted:partial, json, "
+                         "regex:PATTERN, length:N, command:COMMAND or model:DIR",
+                         what);
     check *c = base_alloc_zero(1, sizeof *c);
     if (!c)
         return BY_ERR_MEMORY;

@@ -48,7 +48,7 @@ typedef struct pool {
     worker *workers;
     struct pollfd *polls; /* two for each worker */
     int count;
-    /* the present call */
+    /* the current call */
     base_buf lines;
     size_t *first; /* (answers + 1): offsets of their lines */
     int *tries;    /* (answers) failed attempts */
@@ -445,7 +445,7 @@ static by_status judge_all(pool *p)
 {
     while (p->done < p->answers) {
         if (p->cancelled && p->cancelled(p->user))
-            return base_fail(BY_ERR_CANCELLED, "stopped while the command \"%s\" judged answers", p->command);
+            return base_fail(BY_ERR_CANCELLED, "stopped while the command \"%s\" scored answers", p->command);
         BY_TRY(hand_out(p));
         wait_for(p);
         for (int i = 0; i < p->count; i++)

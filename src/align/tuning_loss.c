@@ -107,7 +107,7 @@ by_status align_check_dpo(const by_align_spec *s)
                              by_dpo_name(term.kind), term.weight);
         if (s->divergence != BY_DIVERGENCE_REVERSE_KL && !by_dpo_takes_divergence(term.kind))
             return base_fail(BY_ERR_ARGUMENT,
-                             "the loss %s is defined for the divergence reverse_kl alone, not for %s",
+                             "the loss %s is defined only for the divergence reverse_kl, not for %s",
                              by_dpo_name(term.kind), by_divergence_name(s->divergence));
     }
     if (s->weight_pairs && align_has_loss(s, BY_DPO_SFT))

@@ -36,7 +36,7 @@ by_status align_preview(by_device *d, const by_align_spec *s, int count,
     by_model *m = NULL;
     if (align_is_policy(s->method))
         return base_fail(BY_ERR_UNSUPPORTED,
-                         "%s has no examples to show: its answers are sampled in training",
+                         "%s has no examples to show, because it samples its answers in training",
                          by_align_name(s->method));
     by_status status = align_source_open(&source, s);
     if (status == BY_OK)

@@ -547,8 +547,10 @@ static by_status check_loss(const by_align_spec *s)
         return base_fail(BY_ERR_ARGUMENT, "beta is %g; it must be above 0", s->beta);
     if (s->method == BY_ALIGN_KTO && !(s->desirable_weight >= 0 && s->undesirable_weight >= 0 &&
                                        s->desirable_weight + s->undesirable_weight > 0))
-        return base_fail(BY_ERR_ARGUMENT, "answers with weights of %g and %g teach nothing",
-                         s->desirable_weight, s->undesirable_weight);
+        return base_fail(
+            BY_ERR_ARGUMENT,
+            "the weights of good and bad answers are %g and %g; expected a positive sum and none below 0",
+            s->desirable_weight, s->undesirable_weight);
     if (s->method == BY_ALIGN_DPO)
         BY_TRY(align_check_dpo(s));
     return s->label_smoothing < 0 || s->label_smoothing >= 0.5
@@ -563,11 +565,11 @@ static by_status check_spec(const by_align_spec *s)
     BY_TRY(train_check_weights(s->weights, s->adapter || s->freeze, s->model));
     BY_TRY(check_loss(s));
     if (s->eval_fraction < 0 || s->eval_fraction >= 1)
-        return base_fail(BY_ERR_ARGUMENT, "a share of %g cannot be held out", s->eval_fraction);
+        return base_fail(BY_ERR_ARGUMENT, "the held-out share is %g; it must be from 0 to less than 1",
+                         s->eval_fraction);
     return s->method != BY_ALIGN_SFT && (s->pack || s->learn_prompts || s->dynamic || s->noise != 0)
-               ? base_fail(
-                     BY_ERR_ARGUMENT,
-                     "packing, learning prompts, noise and the dynamic loss are for supervised tuning alone")
+               ? base_fail(BY_ERR_ARGUMENT, "packing, training on prompts, noise and the dynamic loss are "
+                                            "only for supervised tuning")
                : BY_OK;
 }
 

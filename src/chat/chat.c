@@ -345,7 +345,7 @@ static by_status choose_tree(const by_chat *c, const chat_conversation *what, co
             *out = c->list[0].tree;
     }
     if (!*out)
-        return base_fail(BY_ERR_ARGUMENT, "there is no chat template %.60s",
+        return base_fail(BY_ERR_ARGUMENT, "no chat template %.60s",
                          name ? name : "default; name one of them");
     return BY_OK;
 }

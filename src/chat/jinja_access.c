@@ -191,7 +191,7 @@ by_status chat_item(chat_run *r, const chat_value *v, const chat_value *key, cha
     if (found)
         return BY_OK;
     *out = key->type == CHAT_STRING ? chat_undefined(v->type, key->text, key->size)
-                                    : chat_absent("there is no such element");
+                                    : chat_absent("no such element");
     return BY_OK;
 }
 

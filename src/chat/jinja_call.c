@@ -33,7 +33,7 @@ by_status chat_bind(chat_run *r, const char *what, const char *params, const cha
         s += *s == ' ';
     }
     if (a->count > i || used < a->named_count)
-        return chat_fail(r, "%s: an argument is not known", what);
+        return chat_fail(r, "%s: unknown argument", what);
     return BY_OK;
 }
 

@@ -502,7 +502,7 @@ by_status chat_filter(chat_run *r, const chat_value *name, const chat_value *v, 
     if (!f && name->type != CHAT_STRING)
         return chat_fail(r, "the name of a filter must be a string");
     if (!f)
-        return chat_fail(r, "there is no filter %.*s", (int)BY_MIN(name->size, 40), name->text);
+        return chat_fail(r, "no filter named '%.*s'", (int)BY_MIN(name->size, 40), name->text);
     if (f->params)
         BY_TRY(chat_bind(r, f->name, f->params, a, p));
     return f->apply(r, v, a, p, out);

@@ -279,10 +279,10 @@ by_status chat_loop_attribute(chat_run *r, chat_loop *l, const chat_value *name,
         BY_TRY(peek(r, l));
         *out = chat_bool(!l->peeked);
     } else if (chat_is_text(name, "previtem")) {
-        *out = l->index0 > 0 ? l->before : chat_absent("there is no previous item");
+        *out = l->index0 > 0 ? l->before : chat_absent("no previous item");
     } else if (chat_is_text(name, "nextitem")) {
         BY_TRY(peek(r, l));
-        *out = l->peeked ? l->after : chat_absent("there is no next item");
+        *out = l->peeked ? l->after : chat_absent("no next item");
     } else if (chat_is_text(name, "length") || chat_is_text(name, "revindex") ||
                chat_is_text(name, "revindex0")) {
         return number_attribute(r, l, name, out);

@@ -334,7 +334,7 @@ static by_status lex_operator(lexer *l)
     return add(l, c, begin, chat_none());
 }
 
-/* The end of a tag at this place: its length, and its sign. 0: there is none. */
+/* The length and the sign of a tag end at l->at; 0: no tag end. */
 static size_t tag_end(const lexer *l, const char *close, char *sign)
 {
     *sign = sign_at(l, l->at);

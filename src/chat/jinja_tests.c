@@ -288,5 +288,5 @@ by_status chat_test(chat_run *r, const chat_value *name, const chat_value *v, co
         }
     if (name->type != CHAT_STRING)
         return chat_fail(r, "the name of a test must be a string");
-    return chat_fail(r, "there is no test %.*s", (int)BY_MIN(name->size, 40), name->text);
+    return chat_fail(r, "no test named '%.*s'", (int)BY_MIN(name->size, 40), name->text);
 }

@@ -40,8 +40,9 @@ typedef enum chat_type {
 typedef struct chat_value {
     uint8_t type; /* chat_type */
     bool markup;  /* a string marked by the filter safe: addition to it escapes HTML, as in the reference */
-    uint8_t
-        parent; /* CHAT_UNDEFINED: the type of the value without the attribute `text`, or CHAT_UNDEFINED for a variable of that name, or CHAT_MISSING if `text` is the whole message */
+    /* CHAT_UNDEFINED: the type of the value without the attribute `text`, or CHAT_UNDEFINED for a variable of
+     * that name, or CHAT_MISSING if `text` is the whole message */
+    uint8_t parent;
     union {
         bool truth;
         int64_t integer;

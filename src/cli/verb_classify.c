@@ -279,7 +279,7 @@ static by_status embed_labels(job *j)
     const char *place = strstr(j->o.template, "{}");
     const int before = place ? (int)(place - j->o.template) : 0;
     if (!place)
-        return base_fail(BY_ERR_ARGUMENT, "--template: there is no {} in \"%s\"", j->o.template);
+        return base_fail(BY_ERR_ARGUMENT, "--template: no {} in \"%s\"", j->o.template);
     char **texts = base_alloc_zero((size_t)j->labels, sizeof *texts);
     j->vectors =
         base_alloc_zero((size_t)j->labels * (size_t)by_embedder_width(j->embedder), sizeof *j->vectors);

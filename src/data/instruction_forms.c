@@ -116,7 +116,7 @@ static by_status open_dialog(const data_instructions *x, chat_heap *h, const cha
     out->what = (chat_conversation){chat_none(), tools ? *tools : chat_none(), chat_none(),
                                     variables ? *variables : chat_none()};
     if (!x->spec.chat)
-        return base_fail(BY_ERR_ARGUMENT, "it is a conversation, and the model has no chat template");
+        return base_fail(BY_ERR_ARGUMENT, "the object is a conversation, but the model has no chat template");
     if (tools && tools->type == CHAT_STRING) /* JSON as text */
         return chat_read_json(h, tools->text, tools->size, "tools", &out->what.tools);
     return BY_OK;

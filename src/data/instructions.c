@@ -168,7 +168,7 @@ static by_status read_objects(data_instructions *x, cursor *c)
         c->at += mark == ',';
     }
     c->at += list && mark;
-    return skip_blanks(c) ? base_fail(BY_ERR_FORMAT, "%s, line %d: there is more after the list",
+    return skip_blanks(c) ? base_fail(BY_ERR_FORMAT, "%s, line %d: unexpected content after the list",
                                       base_input_name(x->path), c->line)
            : list && !mark
                ? base_fail(BY_ERR_FORMAT, "%s, line %d: the list is never closed; is the file truncated?",
@@ -188,7 +188,7 @@ static by_status read_file(data_instructions *x)
     by_status s = read_objects(x, &c);
     base_free(bytes);
     if (s == BY_OK && !x->count)
-        s = x->left_out ? base_fail(BY_ERR_FORMAT, "%s: no example has anything to learn within %d tokens",
+        s = x->left_out ? base_fail(BY_ERR_FORMAT, "%s: no example has tokens to train on within %d tokens",
                                     base_input_name(x->path), x->spec.limit)
                         : base_fail(BY_ERR_FORMAT, "%s: the file has no examples", base_input_name(x->path));
     return s;
@@ -215,7 +215,7 @@ static by_status check_spec(const data_instructions *x)
                          "instruction data is for decoders with a language model head, not for %s",
                          base_a(by_model_class(x->model)).text);
     if (x->spec.pack && x->spec.kind != DATA_TUNING)
-        return base_fail(BY_ERR_ARGUMENT, "pairs of answers and judgements are not packed");
+        return base_fail(BY_ERR_ARGUMENT, "preference examples cannot be packed");
     if (x->spec.pack && !reads_documents(x->model))
         return base_fail(BY_ERR_UNSUPPORTED,
                          "%s does not keep the examples of a packed row apart; train without packing",

@@ -116,7 +116,7 @@ static by_status read_labels(by_picture_set *p, const char *path, uint64_t count
         return p->spec.kind == BY_EXAMPLE_IMAGE
                    ? BY_OK
                    : base_fail(BY_ERR_FORMAT,
-                               "%s: there is no file of labels; its name has \"labels\" for \"images\" and "
+                               "%s: no label file; its name has \"labels\" for \"images\" and "
                                "\"idx1\" for \"idx3\"",
                                path);
     uint8_t *labels = read_idx(p, file, &h);

@@ -41,7 +41,7 @@ static by_status read_part(const char *part, size_t n, const char *text, by_augm
     else
         return base_fail(
             BY_ERR_ARGUMENT,
-            "\"%s\" is no RandAugment: \"%.*s\" is not m, mstd, n, p or inc with a number, as in "
+            "\"%s\" is not a RandAugment setting: \"%.*s\" is not m, mstd, n, p or inc with a number, as in "
             "rand-m9-mstd0.5-inc1",
             text, (int)n, part);
 #undef IS
@@ -53,7 +53,8 @@ by_status by_augment_parse(const char *text, by_augment *out)
     if (!text || !out)
         return base_fail_missing(text ? "by_augment" : "RandAugment");
     if (strncmp(text, "rand", 4) != 0 || (text[4] && text[4] != '-'))
-        return base_fail(BY_ERR_ARGUMENT, "\"%s\" is no RandAugment, such as rand-m9-mstd0.5-inc1", text);
+        return base_fail(BY_ERR_ARGUMENT, "\"%s\" is not a RandAugment setting such as rand-m9-mstd0.5-inc1",
+                         text);
     out->layers = 2;
     out->magnitude = 10;
     out->magnitude_std = 0;
@@ -329,7 +330,7 @@ by_image *by_augment_image(const by_augment *a, const by_image *m, int width, in
         return NULL;
     }
     if (m->format != BY_PIXELS_RGB && m->format != BY_PIXELS_GREY) {
-        base_fail(BY_ERR_ARGUMENT, "RGB and grey pictures can be augmented, others not");
+        base_fail(BY_ERR_ARGUMENT, "only RGB and grey pictures can be augmented");
         return NULL;
     }
     base_rng shapes = image_random(key, STAGE_SHAPE);

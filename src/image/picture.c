@@ -277,7 +277,7 @@ by_image *by_image_decode(const void *bytes, size_t size, const by_image_spec *s
         m = image_convert(m, spec->format);
         return m && spec->upright ? turn(m) : m;
     }
-    base_fail(BY_ERR_FORMAT, "this is no PNG, JPEG, WebP or GIF file");
+    base_fail(BY_ERR_FORMAT, "not a PNG, JPEG, WebP or GIF file");
     return NULL;
 }
 

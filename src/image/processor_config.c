@@ -128,7 +128,7 @@ static by_status use_palette(by_processor *p)
             fabsf(image_processor_value(p, 255, c) - 1) > 1e-4f)
             return base_fail(BY_ERR_UNSUPPORTED,
                              "rescale_factor, image_mean and image_std give values from %g to %g; "
-                             "with clusters there are those from -1 to 1",
+                             "clusters require values from -1 to 1",
                              (double)image_processor_value(p, 0, c),
                              (double)image_processor_value(p, 255, c));
     p->channels = 3;
@@ -201,7 +201,7 @@ static const image_processor_type *type_named(const char *name)
     for (int i = 0; i < BY_COUNT(types); i++)
         if (!name || strcmp(types[i].name, name) == 0)
             return &types[i];
-    base_fail(BY_ERR_ARGUMENT, "no processor of pictures has the type \"%s\"", name);
+    base_fail(BY_ERR_ARGUMENT, "unknown image processor type \"%s\"", name);
     return NULL;
 }
 

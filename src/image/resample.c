@@ -237,7 +237,7 @@ by_image *by_image_resize(const by_image *m, int width, int height, by_filter fi
     }
     if (filter < 0 || filter > BY_FILTER_HAMMING || m->format == BY_PIXELS_GREY16) {
         base_fail(BY_ERR_ARGUMENT, filter < 0 || filter > BY_FILTER_HAMMING
-                                       ? "there is no such filter"
+                                       ? "no such filter"
                                        : "16-bit pictures are not resized");
         return NULL;
     }

@@ -24,7 +24,7 @@ static int positions(const by_picture_maps *a)
     return a->tokens + a->rows * a->columns;
 }
 
-/* ---- what is looked at ------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------ */
 
 static by_status prepare(look *k, const by_image *m)
 {

@@ -324,7 +324,7 @@ by_status model_adapter_check_saved(by_adapter *a, int count)
             BY_TRY(saves_under(a, is_saved_as, name, parameter, &found));
         }
         if (!found)
-            return base_fail(BY_ERR_ARGUMENT, "adapter: no module of %s that could be saved is called \"%s\"",
+            return base_fail(BY_ERR_ARGUMENT, "adapter: %s has no module \"%s\" to save",
                              a->model->arch->title, io_show(name->valuestring).text);
     }
     return BY_OK;

@@ -118,8 +118,7 @@ by_status model_tokens_check(const by_adapter *a)
     if (!tokens || (cJSON_IsArray(tokens) && a->n_tokens))
         return BY_OK;
     if (cJSON_IsArray(tokens))
-        return base_fail(BY_ERR_UNSUPPORTED,
-                         "adapter: %s has no table of embeddings whose tokens could be trained",
+        return base_fail(BY_ERR_UNSUPPORTED, "adapter: %s has no token embeddings to train",
                          a->model->arch->title);
     for (const cJSON *e = tokens->child; e; e = e->next)
         if (!was_found(a, e) && !(a->n_tokens && is_tied_head(a, e->string)))

@@ -339,7 +339,7 @@ by_status by_adapter_merge(by_adapter *a)
     if (!a)
         return base_fail_missing("adapter");
     if (a->config.prefix)
-        return base_fail(BY_ERR_UNSUPPORTED, "a %s stands before the text; it cannot be merged into weights",
+        return base_fail(BY_ERR_UNSUPPORTED, "a %s is put before the text and cannot be merged into weights",
                          a->config.prompt ? "prompt" : "prefix");
     for (const by_adapter *o = a->model->adapters; o; o = o->next)
         if (o->before)

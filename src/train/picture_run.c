@@ -297,9 +297,9 @@ by_status train_finetune_pictures(by_device *d, const by_finetune_spec *spec, by
                                          .eval_batch = spec->work.batch,
                                          .predictions = spec->predictions};
     if (spec->class_weights)
-        return base_fail(BY_ERR_UNSUPPORTED, "classes of pictures have no weights");
+        return base_fail(BY_ERR_UNSUPPORTED, "class weights are not supported for pictures");
     if (spec->predictions && !spec->eval_data)
-        return base_fail(BY_ERR_ARGUMENT, "predictions are made on evaluation data, and there are none");
+        return base_fail(BY_ERR_ARGUMENT, "predictions need evaluation data");
     by_run_spec run = train_tuning_run(spec);
     by_run_result r;
     run.batch = spec->batch;

@@ -360,7 +360,7 @@ static by_status check_colours(const train_picture_run *r, const by_pictures *re
                                            base_a(by_model_class(r->model)).text);
     if (a->mixup > 0 || a->cutmix > 0 || a->erase > 0)
         return base_fail(BY_ERR_ARGUMENT,
-                         "%s reads colours of a palette: there is no mixup, cutmix or erasing for it",
+                         "%s reads palette colours, for which mixup, cutmix and erasing are not supported",
                          base_a(by_model_class(r->model)).text);
     return BY_OK;
 }
@@ -371,7 +371,7 @@ static by_status check_augmentation(const train_picture_run *r)
     if (r->tokenizer && (a->mixup > 0 || a->cutmix > 0))
         return base_fail(BY_ERR_ARGUMENT, "mixup and cutmix are for classes; captions cannot be mixed");
     if (a->hue > 0 && by_processor_channels(r->processor) == 1)
-        return base_fail(BY_ERR_ARGUMENT, "grey pictures have no hue that could be turned");
+        return base_fail(BY_ERR_ARGUMENT, "grey pictures have no hue to change");
     if (r->task == BY_TASK_CONTRAST && r->spec.label_smoothing > 0)
         return base_fail(BY_ERR_ARGUMENT,
                          "label smoothing is for classes and captions; pairs have no targets to smooth");

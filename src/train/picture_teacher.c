@@ -48,7 +48,7 @@ static by_status check_values(const train_teacher *t, const by_processor *proces
     if (s == BY_OK && !near(&a, &b))
         s = base_fail(
             BY_ERR_ARGUMENT,
-            "the teacher prepares pictures otherwise than the student: sizes, channels, image_mean and "
+            "the teacher preprocesses pictures differently from the student: sizes, channels, image_mean and "
             "image_std of preprocessor_config.json must agree (%d x %d pixels of %d channels, not %d x %d of "
             "%d)",
             b.width, b.height, b.channels, a.width, a.height, a.channels);

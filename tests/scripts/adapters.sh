@@ -341,7 +341,7 @@ wrong a-rank-that-is-none 2 'r=x' --lora r=x
 wrong a-part-of-a-rank 2 'r=1.5' --lora r=1.5
 wrong a-word-alone 2 'all-linear' --lora all-linear
 wrong no-such-layer 1 'no linear layer' --lora targets=conv
-wrong nothing-to-save 1 'that could be saved is called "nothing"' --lora save=pooler,nothing
+wrong nothing-to-save 1 'has no module "nothing" to save' --lora save=pooler,nothing
 wrong layers-of-no-number 2 'layers= is empty' --lora r=4,layers=
 wrong a-bad-expression 1 'regular expression' --lora 'targets=(query'
 wrong ia3-has-no-rank 2 '"r" is not one of default' --ia3 r=4

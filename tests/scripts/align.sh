@@ -267,12 +267,12 @@ refused adapter-of-no-layer 1 'no linear layer or embedding of the given layers 
 refused no-smoothing-of-hinge 1 'label smoothing is for the losses sigmoid' --method dpo --loss hinge --label-smoothing 0.1 --data "$tmp/pairs.jsonl"
 refused an-unknown-loss-in-a-list 2 'unknown --loss log' --method dpo --loss sigmoid,log --data "$tmp/pairs.jsonl"
 refused weights-of-another-number 2 'not 2 numbers' --method dpo --loss sigmoid,sft --loss-weights 1 --data "$tmp/pairs.jsonl"
-refused a-divergence-of-apo 1 'apo_zero is defined for the divergence reverse_kl alone' --method dpo --loss sigmoid,apo_zero \
+refused a-divergence-of-apo 1 'apo_zero is defined only for the divergence reverse_kl' --method dpo --loss sigmoid,apo_zero \
     --divergence forward_kl --data "$tmp/pairs.jsonl"
 refused an-alpha-of-no-divergence 2 'needs --divergence alpha_divergence' --method dpo --divergence-alpha 0.3 --data "$tmp/pairs.jsonl"
 refused weighted-pairs-of-sft 1 'no weights of pairs' --method dpo --loss sft --weight-pairs --data "$tmp/pairs.jsonl"
 refused a-beta-of-0 1 'beta is 0; it must be above 0' --method simpo --beta 0 --data "$tmp/pairs.jsonl"
-refused weights-of-0 1 'teach nothing' --method kto --desirable-weight 0 --undesirable-weight 0 --data "$tmp/judged.jsonl"
+refused weights-of-0 1 'the weights of good and bad answers are 0 and 0' --method kto --desirable-weight 0 --undesirable-weight 0 --data "$tmp/judged.jsonl"
 refused smoothing-of-exo-pair 1 'exo_pair' --method dpo --loss exo_pair --data "$tmp/pairs.jsonl"
 refused blocks-that-learn 1 'train an adapter' --method sft --weights q4_0 --data "$tmp/sft.jsonl"
 refused too-small-a-share 1 'leaves nothing' --method sft --eval-fraction 0.01 --data "$tmp/sft.jsonl"

@@ -175,13 +175,13 @@ check projections-resume cmp "$tmp/k1/last/projection.bin" "$tmp/k1-whole/last/p
 run distill "$tmp/c" --student "$tmp/gpt" --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
 check other-vocabulary fails 1 'the vocabularies differ'
 run distill "$tmp/c" --student bert --layers 1 --width 32 --heads 4 --recipe tinybert --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
-check other-heads fails 1 '4 attention heads cannot learn from 2'
+check other-heads fails 1 'the student has 4 attention heads and the teacher 2'
 run distill "$tmp/c" --student-layers 0,7 --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
 check layer-out-of-range fails 1 'layer 7: the model has the layers 0 to 3'
 run distill "$tmp/c" --layers 5 --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
-check too-many-layers fails 1 '5 layers cannot be taken out of a teacher of 4'
+check too-many-layers fails 1 'cannot take 5 layers from a teacher with 4'
 run distill "$tmp/c" --recipe bigbert --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
-check unknown-recipe fails 1 'no recipe "bigbert"'
+check unknown-recipe fails 1 'unknown recipe "bigbert"'
 run distill "$tmp/c" --layer-map 1,9 --recipe tinybert --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
 check map-out-of-range fails 1 'layer map names layer 9'
 run distill "$tmp/c" --sequence --data "$tmp/train.tsv" --out "$tmp/bad" "$@"

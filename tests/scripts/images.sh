@@ -136,11 +136,11 @@ refuse() {
     "$BANYAN" train --model vit --width 32 --heads 2 --layers 1 --max-steps 2 --threads 1 --out none "$@" >log 2>&1
     [ $? -ne 0 ] && grep -q -e "$text" log && [ ! -e none ]
 }
-check no-labels refuse 'there is no file of labels' --data "$(cp train-images-idx3-ubyte lone-images-idx3-ubyte; echo lone-images-idx3-ubyte)"
+check no-labels refuse 'no label file' --data "$(cp train-images-idx3-ubyte lone-images-idx3-ubyte; echo lone-images-idx3-ubyte)"
 head -c 1000 train-images-idx3-ubyte >cut-images-idx3-ubyte
 check truncated refuse 'cut-images-idx3-ubyte: the file is truncated' --data cut-images-idx3-ubyte
 check patches-do-not-fit refuse 'whole number of patches' --data train-images-idx3-ubyte --patch 3
-check no-such-augmentation refuse 'no RandAugment' --data train-images-idx3-ubyte --randaugment rand-x9
+check no-such-augmentation refuse 'not a RandAugment setting' --data train-images-idx3-ubyte --randaugment rand-x9
 check no-objective refuse 'the objective "mlm" is for text' --data train-images-idx3-ubyte --objective mlm
 check no-tokenizer refuse 'a classifier of pictures needs no other tokenizer' --data train-images-idx3-ubyte --tokenizer char
 printf 'file\tkind\na.png\t1\n' >list.tsv

@@ -105,7 +105,7 @@ no 2 "--workers is for pictures, not for the task classify" finetune gpt --data 
 no 2 "--batch-tokens is for seq2seq" finetune gpt --data table.tsv --batch-tokens 99
 no 2 "--pair is for classify" finetune vit --data pictures --pair x
 no 2 "--max-length is for texts" finetune vit --data pictures --max-length 9
-no 1 "predictions are made on evaluation data" finetune vit --data pictures/dark-images-idx3-ubyte --predictions p
+no 1 "predictions need evaluation data" finetune vit --data pictures/dark-images-idx3-ubyte --predictions p
 
 no 2 "are for a new student" distill gpt --data text --width 8
 no 2 "--heads: GRU" distill gpt --data text --student gru --heads 2
@@ -118,15 +118,15 @@ no 2 "--choices is for choice, not for the task classify" distill labels --data 
 no 2 "--null-threshold is for answer" distill labels --data table.tsv --null-threshold 1
 no 1 "the model has one label per text" distill labels --data table.tsv --label-separator ,
 no 2 "--batch-size is for text, examples and vectors" distill translator --data text,text --batch-size 3
-no 1 "masks no positions" distill gpt --data text --layers 1 --soft-at-masked
+no 1 "no masked positions" distill gpt --data text --layers 1 --soft-at-masked
 no 1 "a layer map is for terms of all layers" distill gpt --data text --layers 1 --layer-map 1
 no 1 "vectors of sentences are compared by" distill gpt --data text --layers 1 --vector-cosine 1
-no 1 "vectors of sentences have no distributions" distill gpt --data text --layers 1 --task vectors --soft 1
+no 1 "sentence vectors have no distributions" distill gpt --data text --layers 1 --task vectors --soft 1
 no 2 "--temperature is for text, examples and translate, not for vectors" distill gpt --data text --task vectors --temperature 3
 no 1 "has no head that \"translate\" could learn from" distill gpt --data text --layers 1 --task translate
 
 no 2 "--reference counts only with --beta above 0" align gpt --method grpo --data prompts.jsonl --reward exact --reference gpt
-no 1 "16 tokens have no room for a prompt and an answer of 16" align gpt --method rloo --data prompts.jsonl --reward exact --max-new-tokens 16
+no 1 "a context of 16 tokens has no room for a prompt and an answer of 16" align gpt --method rloo --data prompts.jsonl --reward exact --max-new-tokens 16
 no 2 "--kl-target adapts --beta" align gpt --method ppo --data prompts.jsonl --reward exact --beta 0 --kl-target 1
 no 2 "--kl-horizon needs --kl-target" align gpt --method ppo --data prompts.jsonl --reward exact --kl-horizon 10
 no 1 "patience requires evaluation data" align gpt --method sft --data texts.jsonl --patience 2

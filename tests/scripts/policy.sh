@@ -198,7 +198,7 @@ rm -r bad
 align grpo bad
 check "no reward" fails 2 'no reward'
 align grpo bad --reward nothing
-check "an unknown reward" fails 1 '"nothing" is no reward'
+check "an unknown reward" fails 1 'unknown reward "nothing"'
 align grpo bad --reward json --reward-weights 1,2
 check "weights that do not fit" fails 2 'not 1 numbers'
 align grpo bad --reward model:base/last
