@@ -14,7 +14,7 @@ typedef struct distill_run {
     by_model *teacher;
     by_tokenizer *tokenizer; /* the teacher's */
     uint64_t fingerprint;    /* hash of the teacher's configuration and weights */
-    by_distill_spec terms;   /* the layer map, as the loss reads it */
+    by_distill_spec terms;   /* as the loss reads them */
     by_params *projection;
     by_update *update; /* of the projection */
     by_model *student; /* borrowed */

@@ -31,7 +31,7 @@ typedef struct record {
 
 typedef struct place {
     uint64_t key; /* 0: a free entry */
-    int64_t at;   /* a hash of the words */
+    int64_t at;   /* offset of the words */
     uint64_t words;
 } place;
 
@@ -48,7 +48,7 @@ struct distill_store {
     FILE *file;
     char *path;
     int top;
-    int64_t end; /* size of the file */
+    int64_t end; /* end of the file */
     place *places;
     size_t used, slots;
     float *logits, *second;

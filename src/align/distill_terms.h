@@ -4,11 +4,11 @@
 
 #include "align/terms.h"
 
-/* What one construction of the loss works with. */
+/* Inputs of the loss terms. */
 typedef struct distill_pair {
     const by_distill_spec *spec;
     by_model_io *student;
-    by_model_io teacher; /* the student's outputs */
+    by_model_io teacher; /* the teacher's outputs */
     by_dtype type;       /* accumulator type */
     by_tensor *mask;     /* (B, T) */
     bool causal;

@@ -17,7 +17,7 @@ enum { FEW_PASSES = 24, MOST_HELD = 512 }; /* sentences whose pairs are all comp
 typedef struct vectors {
     distill_run *r;
     const by_distill_run_spec *asked;
-    by_distill_run_spec spec; /* with every default filled in */
+    by_distill_run_spec spec; /* defaults filled in */
     by_embedder *teacher;     /* provides the pooling; another copy of its model teaches */
     by_model *student;
     by_trainer *trainer;

@@ -37,14 +37,14 @@ typedef struct align_critic {
     by_passes *passes;
     by_value_spec loss;
     int cols;
-    int32_t *last, *pick; /* pick: positions in a micro-batch */
+    int32_t *last, *pick; /* pick: for a micro-batch */
     float *scores, *values, *logps, *ref_logps, *advantages, *returns, *mask;
     size_t capacity;
 } align_critic;
 
 typedef struct align_policy {
     by_device *device;
-    by_align_spec spec; /* with every default filled in */
+    by_align_spec spec; /* defaults filled in */
     align_source source;
     align_prompts prompts, eval_prompts;
     int train_prompts; /* number of training prompts; the others are held out */
@@ -78,7 +78,7 @@ typedef struct align_policy {
     align_measures measures;
     by_metric evaluation[BY_METRICS_MAX];
     int n_evaluation;
-    double sampled, judged, learned; /* duration of the step in seconds */
+    double sampled, judged, learned; /* seconds spent in the step */
     double last_loss, last_norm;
     char *reward_text, *stop_text; /* texts of the record */
     train_loop loop;
@@ -96,7 +96,7 @@ void align_policy_choose_loss(align_policy *p);
 /* Whether updates need the log-probabilities at sampling time. */
 bool align_policy_needs_old(const align_policy *p);
 bool align_policy_needs_reference(const align_policy *p);
-int align_policy_updates(const align_policy *p); /* over the answers of a step */
+int align_policy_updates(const align_policy *p); /* updates in a step */
 /* Computes log-probabilities and advantages of the answers and updates the policy. */
 by_status align_policy_learn(align_policy *p, int64_t step, double rate);
 /* Copies rows order[0..count) of a float array (rows, width). */

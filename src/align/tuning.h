@@ -85,7 +85,7 @@ typedef struct align_reference {
 } align_reference;
 /* memory: as in by_pass_spec. */
 by_status align_reference_make(align_reference *r, by_model *m, bool bare, by_memory **memory);
-void align_reference_free(align_reference *r); /* closing the zero state is a no-op */
+void align_reference_free(align_reference *r); /* freeing the zero state is a no-op */
 /* Computes the log-probabilities of the answers of a batch, out[0 ... rows - 1]. */
 by_status align_reference_run(align_reference *r, const by_batch *b, float *out);
 

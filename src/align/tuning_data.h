@@ -19,7 +19,7 @@ typedef struct align_shown {
     int number;       /* from 0 */
     const char *kind; /* "chosen", "rejected", "good", "bad", or NULL */
     const by_tokenizer *tokenizer;
-    const int32_t *tokens, *positions; /* position of each token in the example */
+    const int32_t *tokens, *positions; /* positions: of each token in the example */
     const uint8_t *learned;            /* 1 for a token that is predicted */
     int count;
 } align_shown;

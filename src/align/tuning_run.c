@@ -12,7 +12,7 @@
 
 typedef struct tuning {
     by_device *device;
-    by_align_spec spec; /* with every default filled in */
+    by_align_spec spec; /* defaults filled in */
     align_objective objective;
     align_source source;
     align_part train, eval;

@@ -127,7 +127,7 @@ typedef struct chat_parser {
     size_t count, capacity, at;
     int depth;         /* current nesting of expressions and statements */
     int loops;         /* enclosing loops, up to the nearest function */
-    int all_loops;     /* all enclosing statements */
+    int all_loops;     /* all enclosing loops */
     uint8_t *uses[16]; /* flags of the enclosing macros */
     int macros;
 } chat_parser;
@@ -147,7 +147,7 @@ static inline bool chat_at_name(const chat_parser *p, const char *name)
 {
     return chat_at(p, CHAT_TOKEN_NAME) && chat_is_text(&p->tokens[p->at].value, name);
 }
-static inline void chat_skip(chat_parser *p) /* never past the last */
+static inline void chat_skip(chat_parser *p) /* never past the end */
 {
     p->at += p->tokens[p->at].type != CHAT_TOKEN_END;
 }

@@ -21,7 +21,7 @@ typedef struct align_options {
     cli_adapter_words adapters;
     cli_lora adapter;
     int show;
-    cli_args own; /* the user's current choice */
+    cli_args own; /* the options of this call */
 } align_options;
 
 static const cli_option options[] = {

@@ -21,7 +21,7 @@ typedef struct distill_options {
     cli_list data, eval_data, prefixes;
     cli_list files, eval_files; /* of data and eval_data */
     const char *student, *student_layers, *layer_map;
-    cli_args own; /* the user's current choice */
+    cli_args own; /* the options of this call */
     int layers, layer_list[BY_MAX_LAYERS], map_list[BY_MAX_LAYERS];
 } distill_options;
 

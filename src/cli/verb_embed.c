@@ -53,8 +53,8 @@ typedef struct job {
     by_embedder *embedder;
     by_device *device;
     float *vectors;      /* vectors of the current examples; if they are kept, of all, as unit vectors */
-    example *kept;       /* number of vectors to compare */
-    int64_t count, room; /* examples that are kept */
+    example *kept;       /* examples to compare */
+    int64_t count, room; /* number of kept examples */
     int64_t done;        /* examples so far */
     double seconds;      /* seconds spent on vectors */
 } job;

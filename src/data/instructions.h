@@ -24,7 +24,7 @@ typedef struct data_instruction_spec {
 
 /* A sequence of tokens. */
 typedef struct data_instruction {
-    size_t first; /* tokens, and how many of them are trained on */
+    size_t first; /* index in tokens and learned */
     int count;
     int line;     /* line of its example in the file */
     int example;  /* in the order of the file, from 0 */
@@ -83,7 +83,7 @@ typedef struct data_instruction_batch {
 } data_instruction_batch;
 by_status data_instructions_batch(const data_instructions *x, const int *rows, int count, int height,
                                   data_instruction_batch *out);
-void data_instruction_batch_free(data_instruction_batch *b); /* closing the zero state is a no-op */
+void data_instruction_batch_free(data_instruction_batch *b); /* freeing the zero state is a no-op */
 
 /* ---- internal: one example (instruction_forms.c) ------------------------------------------------ */
 

@@ -8,7 +8,7 @@
 #include "infer/windows.h"
 
 typedef struct windows {
-    by_perplexity_spec spec; /* with every default filled in */
+    by_perplexity_spec spec; /* defaults filled in */
     by_model *model;
     const by_tokenizer *tokenizer; /* or NULL */
     data_tokens *tokens;

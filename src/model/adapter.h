@@ -60,7 +60,7 @@ typedef struct model_tokens {
 /* The prompt in the graph under construction. */
 typedef struct model_prompt {
     const by_tensor *ids;    /* placeholder tokens whose embeddings it replaces */
-    by_tensor *past;         /* those of the cache, or NULL */
+    by_tensor *past;         /* from the cache, or NULL */
     by_tensor **keys_values; /* for each layer, (1, N, C); heap */
     bool keeps;              /* the body is being built over the prompt alone */
 } model_prompt;

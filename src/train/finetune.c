@@ -12,7 +12,7 @@
 
 typedef struct tuning {
     by_device *device;
-    by_finetune_spec spec;      /* with every default filled in */
+    by_finetune_spec spec;      /* defaults filled in */
     const train_lesson *lesson; /* NULL: none */
     by_tokenizer *tokenizer;
     data_examples examples, eval_examples; /* until the tasks take them over */

@@ -6,7 +6,7 @@
 #include "train/picture_loader.h"
 
 typedef struct train_picture_measure {
-    const train_picture_source *source; /* opened without training */
+    const train_picture_source *source; /* `trains` is false */
     int workers;
     by_passes *passes; /* from train_picture_passes */
     by_model *model;

@@ -131,7 +131,7 @@ static by_status take_best(train_picture_run *r)
     r->average = NULL;
     r->passes = NULL;
     r->model = m;
-    r->source.model = r->eval_source.model = m; /* the next lines ask it how captions begin */
+    r->source.model = r->eval_source.model = m; /* for the start token of captions */
     return train_picture_make_passes(r);
 }
 

@@ -21,21 +21,21 @@ typedef struct train_picture_tuning {
 
 typedef struct train_picture_run {
     by_device *device;
-    by_run_spec spec;                   /* with every default filled in */
+    by_run_spec spec;                   /* defaults filled in */
     const train_picture_tuning *tuning; /* NULL: none */
     by_picture_set *set, *eval_set;     /* eval_set NULL: part of the set is held out, or none */
     data_picture_part train, held;
     by_task task; /* BY_TASK_CLASSIFY, BY_TASK_SEQ2SEQ (captions), BY_TASK_CONTRAST (pairs) */
     by_processor *processor;
-    by_tokenizer *tokenizer; /* captions; NULL: labels */
+    by_tokenizer *tokenizer; /* for captions; NULL: labels */
     train_captions captions, eval_captions;
     int length; /* caption tokens of a row */
     by_model *model;
     by_trainer *trainer;
     train_teacher *teacher; /* NULL: none */
     train_average *average; /* NULL: none */
-    by_passes *passes;      /* passes for evaluation */
-    by_memory *memory;      /* memory of their activations */
+    by_passes *passes;      /* for evaluation */
+    by_memory *memory;      /* for their activations */
     train_picture_source source, eval_source;
     train_pictures batches;
     by_image_result evaluation; /* result of the last evaluation */

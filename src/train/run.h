@@ -8,7 +8,7 @@
 
 typedef struct train_run {
     by_device *device;
-    by_run_spec spec;           /* with every default filled in */
+    by_run_spec spec;           /* defaults filled in */
     const train_lesson *lesson; /* NULL: none */
     train_dataset data;
     char *languages; /* their names, with commas between them; NULL: none */
