@@ -39,8 +39,8 @@ typedef struct chat_run {
     chat_jump jump;
     chat_frame *frame;
     base_buf out;
-    size_t
-        written; /* size of the final text at the start of out; text under construction or captured follows */
+    /* size of the final text at the start of out; text under construction or captured follows */
+    size_t written;
     size_t out_limit;
     int captures;               /* number of macros and blocks whose output is being captured */
     size_t counted, characters; /* bytes of the final text whose characters have been counted */

@@ -24,8 +24,8 @@ typedef struct model_adapter_config {
     const cJSON *save;                         /* a list of strings, or NULL */
     const cJSON *layers, *layers_pattern;      /* a number or a list of numbers; strings; NULL: any */
     const cJSON *rank_pattern, *alpha_pattern; /* objects, or NULL */
-    const cJSON *
-        tokens; /* ids of tokens whose embeddings are trained: a list, or one list per table name; NULL: none */
+    /* ids of tokens whose embeddings are trained: a list, or one list per table name; NULL: none */
+    const cJSON *tokens;
 } model_adapter_config;
 
 /* An adapted layer with the weight W (outputs, inputs), A (r, inputs) and B (outputs, r). IA3 has one vector
