@@ -384,9 +384,9 @@ static void test_prompts(void **state)
     align_prompts_close(&x);
     static const struct {
         const char *text, *message;
-    } cases[] = {{"{\"prompt\": \"1\"}\n{\"question\": \"1\"}\n", "line 2: neither"},
+    } cases[] = {{"{\"prompt\": \"1\"}\n{\"question\": \"1\"}\n", "line 2: the object needs a \"prompt\""},
                  {"{\"prompt\": \"1\"}\n{\"prompt\": \n", "line 2"},
-                 {"{\"prompt\": 5}\n", "neither"},
+                 {"{\"prompt\": 5}\n", "the object needs a \"prompt\""},
                  {"[{\"prompt\": \"1\"}, 5]", "object 2: not a JSON object"},
                  {"[{\"prompt\": \"1\"},\n", "prompts: "},
                  {"[{\"prompt\": \"1\"}] more", "prompts: "},

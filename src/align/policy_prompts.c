@@ -160,7 +160,9 @@ static by_status add_object(align_prompts *x, const align_prompts_spec *spec, cJ
         s = render(x, spec, object, messages, &one);
     } else if (s == BY_OK) {
         s = base_fail(BY_ERR_FORMAT,
-                      cJSON_IsObject(object) ? "no \"prompt\" or \"messages\"" : "not a JSON object");
+                      cJSON_IsObject(object)
+                          ? "the object needs a \"prompt\" (a text or messages) or \"messages\""
+                          : "not a JSON object");
     }
     cJSON_Delete(object);
     return s == BY_OK ? put(x, spec, &one) : s;

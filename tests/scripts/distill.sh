@@ -185,7 +185,7 @@ check unknown-recipe fails 1 'unknown recipe "bigbert"'
 run distill "$tmp/c" --layer-map 1,9 --recipe tinybert --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
 check map-out-of-range fails 1 'layer map names layer 9'
 run distill "$tmp/c" --sequence --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
-check only-translators-have-sequences fails 1 'only translators'
+check only-translators-have-sequences fails 1 'only translation models'
 run distill "$tmp/bert" --task examples --data "$tmp/train.tsv" --out "$tmp/bad" "$@"
 check a-head-is-needed fails 1 'no head for labelled examples'
 run distill "$tmp/c" --student-layers 0,x --data "$tmp/train.tsv" --out "$tmp/bad"

@@ -120,7 +120,7 @@ no 1 "the model has one label per text" distill labels --data table.tsv --label-
 no 2 "--batch-size is for text, examples and vectors" distill translator --data text,text --batch-size 3
 no 1 "no masked positions" distill gpt --data text --layers 1 --soft-at-masked
 no 1 "a layer map is for terms of all layers" distill gpt --data text --layers 1 --layer-map 1
-no 1 "vectors of sentences are compared by" distill gpt --data text --layers 1 --vector-cosine 1
+no 1 "sentence vectors are compared in runs of" distill gpt --data text --layers 1 --vector-cosine 1
 no 1 "sentence vectors have no distributions" distill gpt --data text --layers 1 --task vectors --soft 1
 no 2 "--temperature is for text, examples and translate, not for vectors" distill gpt --data text --task vectors --temperature 3
 no 1 "has no head that \"translate\" could learn from" distill gpt --data text --layers 1 --task translate

@@ -60,7 +60,7 @@ check no-such-teacher fails 2 nowhere
 train none --model deit --preset tiny-distilled --teacher teacher --classes a,b --max-steps 2
 check teacher-of-other-classes fails 1 'class 0'
 train none --model deit --preset tiny-distilled --teacher teacher --image-size 12 --max-steps 2
-check teacher-of-other-pictures fails 1 otherwise
+check teacher-of-other-pictures fails 1 "preprocesses pictures differently"
 
 # ---- a linear probe ----------------------------------------------------------------------------------------------------------
 run train --model imagegpt --data train-images-idx3-ubyte --colours 8 --layers 2 --heads 2 --width 32 --batch-size 8 --max-steps 20 \
