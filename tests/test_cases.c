@@ -82,6 +82,34 @@ static void test_cases(void **state)
     assert_true(count >= 20);
 }
 
+/* A case without expected results shows nothing, of whatever kind it is. */
+static void test_empty_cases(void **state)
+{
+    (void)state;
+    static const char nothing[] = "\x08\0\0\0\0\0\0\0{}      "; /* safetensors without tensors */
+    static const char *const kinds[] = {"\"kind\": \"ngram\"", "\"kind\": \"chat\"", "\"kind\": \"images\""};
+    assert_int_equal(base_dir_make(in_root("empty/expected")), BY_OK);
+    assert_int_equal(base_dir_make(in_root("empty/templates")), BY_OK);
+    assert_int_equal(base_file_write(in_root("empty/reference.safetensors"), nothing, sizeof nothing - 1),
+                     BY_OK);
+    write_text("empty/scores.json", "{\"models\": {}}");
+    write_text("empty/counting.json", "{\"models\": {}}");
+    write_text("empty/conversations.json", "{}");
+    write_text("empty/expected/none.json", "{\"rendered\": {}}");
+    write_text("empty/templates/none.jinja", "");
+    for (int i = 0; i < BY_COUNT(kinds); i++) {
+        by_verify_result result;
+        char text[80];
+        snprintf(text, sizeof text, "{%s}", kinds[i]);
+        write_text("empty/case.json", text);
+        assert_int_not_equal(by_verify(device, in_root("empty"), &(by_verify_spec){.dtype = BY_F32}, &result),
+                             BY_OK);
+        assert_int_equal(result.tensors, 0);
+        if (!strstr(by_error_message(), "nothing to compare"))
+            fail_msg("%s: %s", kinds[i], by_error_message());
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -98,6 +126,6 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_empty_cases)};
     return cmocka_run_group_tests_name("cases", tests, set_up, tear_down);
 }

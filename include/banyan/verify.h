@@ -56,7 +56,7 @@ typedef struct by_verify_result {
  * Conventions follow the transformers library: the labels of a language model are the tokens themselves, -100
  * where they are ignored. Dropout is off. tools/record_cases.py records cases; tests/data/verify has three.
  * Every reference tensor that is not an input is reported on one line; one that cannot be computed counts as
- * failed. BY_OK means that the comparison took place: check result->failed. */
+ * failed. BY_OK means that something was compared: check result->failed. */
 BY_API by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec,
                            by_verify_result *result);
 

@@ -110,7 +110,7 @@ const cli_verb cli_verify = {
     .description =
         "DIR holds a model (config.json, model.safetensors), reference.safetensors with inputs and expected "
         "results, and case.json with the settings. Prints one line per tensor (name, error, ok or FAILED) "
-        "and a summary. The exit status is 1 if anything failed.\n"
+        "and a summary. The exit status is 1 if anything failed, or if nothing was compared.\n"
         "\n"
         "Error measures for a (here) against b (the reference), with bounds for f32 and f64; for bf16 and "
         "f16:\n"

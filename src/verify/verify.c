@@ -71,8 +71,6 @@ static by_status compare_all(verify_case *c, bool training)
                 BY_TRY(training ? compare_training_entry(c, e, groups[k])
                                 : compare_pass_entry(c, e, groups[k]));
         }
-    if (c->result->tensors == 0)
-        return base_fail(BY_ERR_FORMAT, "reference.safetensors has nothing to compare");
     return BY_OK;
 }
 
@@ -183,6 +181,19 @@ static by_status run_case(verify_case *c)
     return run_model(c) == BY_OK ? BY_OK : base_fail_context("%s", c->dir);
 }
 
+/* A case in which nothing was compared has shown nothing. */
+static by_status check_count(const verify_case *c)
+{
+    const by_verify_result *r = c->result;
+    if (r->tensors > 0)
+        return BY_OK;
+    return r->not_run
+               ? base_fail(BY_ERR_UNSUPPORTED,
+                           "%s: nothing was compared: the recorded results cannot be compared in %s", c->dir,
+                           by_dtype_name(c->spec->dtype))
+               : base_fail(BY_ERR_FORMAT, "%s: nothing to compare: no expected results are recorded", c->dir);
+}
+
 by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, by_verify_result *result)
 {
     if (!d || !dir || !spec || !result)
@@ -193,6 +204,8 @@ by_status by_verify(by_device *d, const char *dir, const by_verify_spec *spec, b
     by_status s = read_case(&c, dir);
     if (s == BY_OK)
         s = run_case(&c);
+    if (s == BY_OK)
+        s = check_count(&c);
     close_case(&c);
     return s;
 }

@@ -258,6 +258,11 @@ check verify-lines [ "$(grep -c '  ok' "$tmp/out")" -eq "$(sed -n 's/^verify: ok
 run verify "$cases/gpt2" --threads 1 --json
 check verify-json is_json
 check verify-json-ok works '"ok":true'
+mkdir "$tmp/empty"
+echo '{"kind": "ngram"}' >"$tmp/empty/case.json"
+echo '{"models": {}}' | tee "$tmp/empty/scores.json" >"$tmp/empty/counting.json"
+run verify "$tmp/empty"
+check verify-nothing fails 1 'nothing to compare'
 mkdir "$tmp/case"
 cp "$cases"/gpt2/* "$tmp/case"
 chmod u+w "$tmp"/case/*
