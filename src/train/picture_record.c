@@ -3,6 +3,7 @@
 
 #include "model/model.h"
 #include "train/picture_run.h"
+#include "train/run.h"
 
 static void record_texts(const train_picture_run *r, train_record *out)
 {
@@ -57,11 +58,6 @@ static void record_augment(const by_augment *a, train_record *out)
         train_record_number(out, all[i].key, all[i].value, TRAIN_SAME);
 }
 
-static double rounded(double x)
-{
-    return round(x * 1e6) / 1e6; /* precision of a float */
-}
-
 static void record_numbers(const train_picture_run *r, const by_model *m, train_record *out)
 {
     const by_run_spec *s = &r->spec;
@@ -78,9 +74,9 @@ static void record_numbers(const train_picture_run *r, const by_model *m, train_
         {"heads", by_model_heads(m), TRAIN_SAME},
         {"width", by_model_width(m), TRAIN_SAME},
         {"inner", arch_config_get(m->arch, m->config, ARCH_ROLE_INNER), TRAIN_SAME},
-        {"dropout", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROPOUT)), TRAIN_SAME},
+        {"dropout", train_asked_rate(s, m, ARCH_ROLE_DROPOUT, s->shape.dropout), TRAIN_SAME},
         {"init_std", BY_MAX(s->shape.init_std, 0), TRAIN_YOUNGER},
-        {"drop_path", rounded(arch_config_get(m->arch, m->config, ARCH_ROLE_DROP_PATH)), TRAIN_SAME},
+        {"drop_path", train_asked_rate(s, m, ARCH_ROLE_DROP_PATH, s->images.drop_path), TRAIN_SAME},
         {"patch", reads.patch, TRAIN_SAME},
         {"channels", reads.channels, TRAIN_SAME},
         {"classes", by_model_labels(m), TRAIN_SAME},

@@ -1,7 +1,8 @@
-/* run.h - a pretraining run. Private to run.c, run_record.c and preview.c. */
+/* run.h - a pretraining run. Private to run.c, run_record.c, picture_record.c and preview.c. */
 #ifndef BY_TRAIN_RUN_H
 #define BY_TRAIN_RUN_H
 
+#include "model/model.h"
 #include "train/dataset.h"
 #include "train/lesson.h"
 #include "train/loop.h"
@@ -32,6 +33,10 @@ void train_run_tokens(const train_dataset *d, by_model *m);
 
 /* Fills in the default sizes of a step once the model is known. */
 void train_run_sizes(by_run_spec *s, data_objective_kind kind, const by_model *m);
+
+/* A rate of dropout as it is recorded. A resumed run of an existing model has that of its checkpoint, whatever
+ * `asked` is; negative: the model's own. */
+double train_asked_rate(const by_run_spec *s, const by_model *m, arch_role wanted, double asked);
 
 /* What the spec asks for. */
 by_status train_run_record(void *self, train_record *out);

@@ -104,6 +104,12 @@ static double role(const by_model *m, arch_role wanted)
     return arch_config_get(m->arch, m->config, wanted);
 }
 
+double train_asked_rate(const by_run_spec *s, const by_model *m, arch_role wanted, double asked)
+{
+    const double p = s->init_from && asked >= 0 && arch_has(m->arch, wanted) ? asked : role(m, wanted);
+    return round(p * 1e6) / 1e6; /* a float */
+}
+
 typedef struct number {
     const char *key;
     double value;
@@ -126,7 +132,7 @@ static void record_steps(const train_run *r, const by_model *m, train_record *ou
         {"context", by_model_context(m), TRAIN_SAME},
         {"vocab", by_model_vocab(m), TRAIN_SAME},
         {"inner", role(m, ARCH_ROLE_INNER), TRAIN_SAME},
-        {"dropout", round(role(m, ARCH_ROLE_DROPOUT) * 1e6) / 1e6, TRAIN_SAME}, /* a float */
+        {"dropout", train_asked_rate(s, m, ARCH_ROLE_DROPOUT, s->shape.dropout), TRAIN_SAME},
         {"init_std", BY_MAX(s->shape.init_std, 0), TRAIN_YOUNGER},
         {"batch", s->batch, TRAIN_SAME},
         {"seq", s->seq, TRAIN_SAME},

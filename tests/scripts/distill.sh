@@ -57,6 +57,8 @@ check half-draws-its-loss grep -q "distillation, text classification" "$tmp/half
 check half-classifies works pos
 run distill "$tmp/c" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/half" --epochs 3 "$@"
 check finished-run-says-so [ "$(field resumed_from)" = "$(field steps)" ]
+run distill "$tmp/c" --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/half" --epochs 3 "$@" --dropout 0.2
+check labels-refuse-another-dropout fails 1 'own_dropout 0, but this command asks for 0.2'
 run distill "$tmp/c" --student-layers 0,3 --recipe distilbert --data "$tmp/train.tsv" --eval "$tmp/dev.tsv" --out "$tmp/db" --epochs 3 "$@"
 check recipe-distilbert works '"accuracy":1'
 run distill "$tmp/c" --student bert --layers 2 --width 16 --heads 2 --inner 32 --recipe tinybert --data "$tmp/train.tsv" \
@@ -97,6 +99,8 @@ check text-distilbert works '"steps":6'
 run distill "$tmp/bert" --recipe minilm --student bert --layers 2 --width 16 --heads 2 --inner 32 --data "$tmp/text.txt" --out "$tmp/mini" \
     --max-steps 6 --seq 16 "$@"
 check text-minilm works '"steps":6'
+run distill "$tmp/bert" --recipe distilbert --data "$tmp/text.txt" --out "$tmp/text" --max-steps 6 --seq 16 "$@" --dropout 0.2
+check text-refuses-another-dropout fails 1 'started with dropout 0, but this command asks for 0.2'
 run train --data "$tmp/text.txt" --layers 2 --heads 2 --width 32 --context 16 --batch-size 4 --max-steps 4 --threads 1 --out "$tmp/gpt" --quiet
 run distill "$tmp/gpt" --recipe tinybert --layers 1 --data "$tmp/text.txt" --out "$tmp/small-gpt" --max-steps 6 "$@"
 check text-of-a-decoder works '"steps":6'
@@ -118,6 +122,8 @@ run distill "$tmp/st" --data "$tmp/sentences.txt" --max-steps 3 --out "$tmp/st2"
 check embedders-again works '"steps":3'
 run embed "$tmp/vectors" "a good film" "a bad book" --similarity --threads 1
 check vectors-embed works .
+run distill "$tmp/st" --data "$tmp/sentences.txt" --max-steps 3 --out "$tmp/st2" "$@" --dropout 0.2
+check vectors-refuse-another-dropout fails 1 'own_dropout 0, but this command asks for 0.2'
 
 # ---- translation ---------------------------------------------------------------------------------------------------------
 i=0
@@ -135,6 +141,8 @@ check word-by-word works '"steps":20'
 run distill "$tmp/mt" --layers 1 --sequence --beams 2 --data "$tmp/train.en,$tmp/train.de" --batch-tokens 200 --max-steps 20 \
     --out "$tmp/seq-mt" "$@"
 check by-sequences works '"steps":20'
+run distill "$tmp/mt" --layers 1 --data "$tmp/train.en,$tmp/train.de" --batch-tokens 200 --max-steps 20 --out "$tmp/words-mt" "$@" --dropout 0.2
+check translation-refuses-another-dropout fails 1 'started with dropout 0, but this command asks for 0.2'
 check translations-are-kept [ "$(cat "$tmp"/seq-mt/teacher/translations-*.target | wc -l)" -eq 80 ]
 # A process that was killed while its teacher translated leaves a file, which goes with the next run.
 stale=$(echo "$tmp"/seq-mt/teacher/translations-*.jsonl).tmp-4194305

@@ -100,6 +100,9 @@ check matrix-needs-an-ending fails 1 matrix.gif
 run finetune whole --task image-classify --data packed-images-idx3-ubyte.gz --eval test-images-idx3-ubyte --image-size 12 \
     --layer-decay 0.8 --max-steps 12 --out tuned --threads 1 --quiet
 check tunes-at-another-size works '^accuracy '
+run finetune whole --task image-classify --data packed-images-idx3-ubyte.gz --eval test-images-idx3-ubyte --image-size 12 \
+    --layer-decay 0.8 --max-steps 12 --out tuned --threads 1 --quiet --dropout 0.3
+check tuning-refuses-another-dropout fails 1 'started with dropout 0.1, but this command asks for 0.3'
 check new-head grep -q '"2": "2"' tuned/config.json
 check new-size grep -q '"height": 12' tuned/preprocessor_config.json
 run eval tuned test-images-idx3-ubyte --threads 1

@@ -184,6 +184,14 @@ check "a cosine can be made longer" eval '
 check "made longer and interrupted, it goes on" eval '
     (steps=40 && train cosine --save-steps 6) && ! train cosine --save-steps 6 && grep -q "has 40 steps" log'
 
+# A model that exists has the dropout of its checkpoint, not the one that is asked for.
+further() { # OPTIONS...
+    "$BANYAN" train --init-from alone --data text --out more --batch-size 4 --max-steps 3 --threads 1 --quiet "$@" >log 2>&1
+}
+check "another dropout of an existing model is refused" eval '
+    further --dropout 0.1 && further && further --dropout 0.1 &&
+    ! further --dropout 0.2 && grep -q "started with dropout 0.1, but this command asks for 0.2" log'
+
 one_of_two() {
     rm -rf both
     (steps=1000000 && run both --lr-scheduler constant) &
