@@ -653,6 +653,29 @@ static void wrong_models_are_refused(void **state)
     by_model_free(m);
 }
 
+/* Special tokens are no part of a text, wherever they stand in it; the tokens still count. */
+static void special_tokens_are_not_printed(void **state)
+{
+    (void)state;
+    enum { PAD, UNKNOWN, CLS, SEP, MASK, A, B };
+    static const int32_t written[] = {CLS, A, UNKNOWN, B, PAD, TINY_INSIDE, MASK, CLS, A};
+    const char *const source = "abc";
+    by_model *m = make_model(&families[0]);
+    for (int beams = 1; beams <= 2; beams++) {
+        const by_rewriter_spec spec = {
+            .generate = {.max_new_tokens = BY_COUNT(written),
+                         .ignore_eos = true,
+                         .beam = {.width = beams},
+                         .sampling = {.prefix = written, .prefix_count = BY_COUNT(written)}}};
+        by_rewriting *list = rewrite(m, &spec, &source, 1);
+        assert_string_equal(list->text, "a ba a");
+        assert_int_equal(list->size, strlen("a ba a"));
+        assert_int_equal(list->tokens, BY_COUNT(written));
+        by_rewritings_free(list, 1);
+    }
+    by_model_free(m);
+}
+
 /* New tokens win over lengths that count the prompt, as in the reference. */
 static void test_least_tokens(void **state)
 {
@@ -680,6 +703,7 @@ int main(void)
         cmocka_unit_test(every_text_draws_for_itself),
         cmocka_unit_test(long_texts_are_cut_or_refused),
         cmocka_unit_test(a_prefix_comes_before_every_text),
+        cmocka_unit_test(special_tokens_are_not_printed),
         cmocka_unit_test(several_texts_come_best_first),
         cmocka_unit_test(wrong_models_are_refused),
     };

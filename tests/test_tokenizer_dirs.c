@@ -220,6 +220,94 @@ static void test_marian(void **state)
     by_tokenizer_free(t);
 }
 
+static void check_shown(const by_tokenizer *t, const int32_t *ids, size_t count, const char *expected)
+{
+    char *text = tok_decode_text(t, ids, count, &(tok_decode_spec){.skip_special = true}, NULL);
+    assert_non_null(text);
+    assert_string_equal(text, expected);
+    by_release(text);
+}
+
+/* Marian's tokens without a role are special if a list of the directory has them. */
+static void test_marian_lists(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {4, 0, 1, 2, 3, 5, 2, 4};
+    static const char *const configs[][2] = {
+        {"", "<x> a<y> a<x>"},
+        {",\"additional_special_tokens\":[\"<x>\"]", "a<y> a"},
+        {",\"extra_special_tokens\":[\"<y>\"]", "<x> a a<x>"},
+        {",\"added_tokens_decoder\":{\"4\":{\"content\":\"<x>\",\"special\":true}}", "<x> a<y> a<x>"}};
+    put_model("source.spm", source_pieces, BY_COUNT(source_pieces), TOK_SPIECE_UNIGRAM, false);
+    put_model("target.spm", source_pieces, BY_COUNT(source_pieces), TOK_SPIECE_UNIGRAM, false);
+    put_text("vocab.json", "{\"</s>\":0,\"<unk>\":1,\"" MARK "a\":2,\"<y>\":3,\"<x>\":4,\"<pad>\":5}");
+    for (int i = 0; i < BY_COUNT(configs); i++) {
+        char *config = base_sprintf("{\"tokenizer_class\":\"MarianTokenizer\"%s}", configs[i][0]);
+        put_text("tokenizer_config.json", config);
+        by_tokenizer *t = load(dir);
+        check_shown(t, ids, BY_COUNT(ids), configs[i][1]);
+        by_tokenizer_free(t);
+        base_free(config);
+    }
+}
+
+static const char marked[] =
+    "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[{\"id\":2,\"content\":\"</"
+    "s>\","
+    "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},{\"id\":"
+    "8,"
+    "\"content\":\"<plain>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+    "\"special\":false}],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+    "\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true},\"post_processor\":null,\"decoder\":{"
+    "\"type\":\"Metaspace\","
+    "\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true},\"model\":{\"type\":"
+    "\"WordLevel\",\"unk_token\":\"<unk>\","
+    "\"vocab\":{\"<pad>\":0,\"<s>\":1,\"</s>\":2,\"<unk>\":3,\"" MARK "\":4,\"" MARK "a\":5,\"" MARK
+    "b\":6,\"<mask>\":7,\"<plain>\":8,\"en_XX\":9,\"<x>\":10}}}";
+
+/* What the reference drops of a text: the special tokens of tokenizer.json, and those that the other files
+ * name. A saved copy drops the same. */
+static void test_special_of_other_files(void **state)
+{
+    (void)state;
+    static const int32_t ids[] = {5, 3, 6, 0, 5, 9, 6, 8, 5, 10, 6, 7, 5, 1, 6, 2};
+    static const char none[] = "a<unk> b<pad> aen_XX b<plain> a<x> b<mask> a<s> b";
+    static const struct {
+        const char *config, *map, *shown;
+    } cases[] = {
+        {"{}", "{}", none},
+        {"{\"unk_token\":\"<unk>\",\"pad_token\":{\"content\":\"<pad>\"}}", "{}",
+         "a b aen_XX b<plain> a<x> b<mask> a<s> b"},
+        {"{\"additional_special_tokens\":[\"en_XX\",\"<x>\"]}", "{}",
+         "a<unk> b<pad> a b<plain> a b<mask> a<s> b"},
+        {"{\"extra_special_tokens\":[\"en_XX\",\"<x>\"]}", "{}", "a<unk> b<pad> a b<plain> a b<mask> a<s> b"},
+        {"{\"added_tokens_decoder\":{\"9\":{\"content\":\"en_XX\",\"special\":true},\"8\":{\"content\":\"<"
+         "plain>\","
+         "\"special\":false}}}",
+         "{}", "a<unk> b<pad> a b<plain> a<x> b<mask> a<s> b"},
+        {"{}", "{\"unk_token\":\"<unk>\",\"additional_special_tokens\":[\"<x>\"]}",
+         "a b<pad> aen_XX b<plain> a b<mask> a<s> b"},
+        {"{\"extra_special_tokens\":{\"image_token\":\"<plain>\"}}", "{}",
+         "a<unk> b<pad> aen_XX b a<x> b<mask> a<s> b"}};
+    put_text("tokenizer.json", marked);
+    for (int i = 0; i < BY_COUNT(cases); i++) {
+        put_text("tokenizer_config.json", cases[i].config);
+        put_text("special_tokens_map.json", cases[i].map);
+        by_tokenizer *t = load(dir);
+        check_shown(t, ids, BY_COUNT(ids), cases[i].shown);
+        char *saved = base_path_join(dir, "saved"), *all = by_decode(t, ids, BY_COUNT(ids), NULL);
+        assert_int_equal(by_tokenizer_save(t, saved), BY_OK);
+        by_tokenizer *again = load(saved);
+        check_shown(again, ids, BY_COUNT(ids), cases[i].shown);
+        assert_memory_equal(all, none, strlen(none));
+        assert_string_equal(all + strlen(none), "</s>");
+        by_tokenizer_free(again);
+        by_tokenizer_free(t);
+        by_release(all);
+        base_free(saved);
+    }
+}
+
 static void test_llama(void **state)
 {
     (void)state;
@@ -558,6 +646,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marian, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_marian_lists, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_special_of_other_files, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_llama, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_xlm_roberta, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_xlm_files, make_dir, remove_dir),

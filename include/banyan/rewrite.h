@@ -64,10 +64,10 @@ BY_API by_rewriter *by_rewriter_new(by_model *m, const by_tokenizer *t, const by
 BY_API void by_rewriter_free(by_rewriter *r);
 
 typedef struct by_rewriting {
-    char *text;  /* free with by_rewritings_free */
+    char *text;  /* without special tokens; free with by_rewritings_free */
     size_t size; /* bytes of text, which may contain NUL characters */
     float score; /* beam search: log-probability / length^penalty; otherwise 0 */
-    int tokens;  /* generated tokens */
+    int tokens;  /* generated tokens, special ones included */
     bool cut;    /* the source was truncated */
 } by_rewriting;
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "text/tokenizer.h"
 
 enum { BATCH = 32 };
 enum { MORE = 32 }; /* maximum tokens of a text beyond twice its source */
@@ -161,18 +162,15 @@ static by_status need_room(by_rewriter *r, int count, int longest)
     return gen_rewriter_room(r, count, source, gen_rewriter_tokens(r, source));
 }
 
-/* The special token before a text ([CLS], <s>) follows the decoder's start token and is not part of the
- * text. */
+/* Special tokens, such as the language that a decoder starts with, are not part of the text. */
 by_status gen_rewriter_take(const by_rewriter *r, const by_generation *g, bool cut, by_rewriting *out)
 {
-    const int32_t first = by_tokenizer_special(r->tokenizer, BY_SPECIAL_FIRST);
     const int32_t *text = g->tokens ? g->tokens + g->prompt : NULL;
     out->score = g->score;
     out->cut = cut;
     out->tokens = g->count - g->prompt;
-    const int skipped = out->tokens > 0 && first >= 0 && text[0] == first;
-    out->text = text ? by_decode(r->tokenizer, text + skipped, (size_t)(out->tokens - skipped), &out->size)
-                     : by_decode(r->tokenizer, NULL, 0, &out->size);
+    out->text = tok_decode_text(r->tokenizer, text, text ? (size_t)out->tokens : 0,
+                                &(tok_decode_spec){.skip_special = true}, &out->size);
     return out->text ? BY_OK : base_error_status();
 }
 

@@ -75,7 +75,12 @@ void tok_set_eos(by_tokenizer *t, const char *token);
 
 /* Reads the special tokens named in tokenizer_config.json (special.c), and writes them. */
 void tok_special_read(by_tokenizer *t, const cJSON *config);
-/* A string, or the content of an object. */
+/* Marks the tokens that such a file names, with a role or without one, as special. */
+void tok_special_mark(by_tokenizer *t, const cJSON *config);
+/* Keys of special tokens without a role. */
+extern const char *const tok_special_lists[2];
+/* The text of a token, which is a string or an object with its content and flags. */
+const char *tok_special_text(const cJSON *token);
 const char *tok_special_name(const cJSON *config, const char *key);
 void tok_special_write(const by_tokenizer *t, base_buf *out);
 

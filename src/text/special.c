@@ -13,10 +13,17 @@ static const struct {
     [BY_SPECIAL_UNKNOWN] = {"unk_token", {"[UNK]", "<unk>"}},
 };
 
+const char *const tok_special_lists[2] = {"additional_special_tokens", "extra_special_tokens"};
+
+const char *tok_special_text(const cJSON *token)
+{
+    const char *text = cJSON_GetStringValue(token);
+    return text ? text : tok_stage_string(token, "content");
+}
+
 const char *tok_special_name(const cJSON *config, const char *key)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, key);
-    return cJSON_IsObject(v) ? tok_stage_string(v, "content") : cJSON_GetStringValue(v);
+    return tok_special_text(cJSON_GetObjectItemCaseSensitive(config, key));
 }
 
 void tok_special_read(by_tokenizer *t, const cJSON *config)
@@ -27,6 +34,54 @@ void tok_special_read(by_tokenizer *t, const cJSON *config)
         if (id >= 0)
             t->special[i] = id + 1;
     }
+}
+
+/* ---- special tokens that decoding may omit ---------------------------------------------------- */
+
+static void mark(tok_pipeline *p, const char *name)
+{
+    const int id = name ? by_tokenizer_find(&p->base, name) : -1;
+    if (id >= 0)
+        p->specials[id] = true;
+}
+
+/* Every token that these files call special is special, whatever tokenizer.json says of it. */
+void tok_special_mark(by_tokenizer *t, const cJSON *config)
+{
+    static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+    tok_pipeline *p = t->kind == &tok_text_pipeline ? (tok_pipeline *)t : NULL;
+    const cJSON *item;
+    if (!p)
+        return;
+    for (int i = 0; i < BY_COUNT(names); i++)
+        mark(p, tok_special_name(config, names[i]));
+    for (int i = 0; i < BY_COUNT(tok_special_lists); i++)
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(config, tok_special_lists[i]))
+        {
+            mark(p, tok_special_text(item));
+        }
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(config, "added_tokens_decoder"))
+    {
+        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")))
+            mark(p, tok_special_text(item));
+    }
+}
+
+/* Writes the special tokens that tokenizer.json does not mark. */
+static void write_marked(const tok_pipeline *p, base_buf *out)
+{
+    int count = 0;
+    for (int id = 0; id < p->base.vocab_size; id++) {
+        const tok_added_token *added = p->specials[id] ? tok_added_find(&p->added, id) : NULL;
+        if (!p->specials[id] || (added && added->special))
+            continue;
+        base_buf_puts(out, count++ ? ", " : "  \"additional_special_tokens\": [");
+        tok_json_put_string(out, added ? added->content : p->texts[id].text,
+                            added ? added->size : p->texts[id].size);
+    }
+    if (count)
+        base_buf_puts(out, "],\n");
 }
 
 /* The reference library asks its tokenizers for these by name. */
@@ -42,6 +97,8 @@ void tok_special_write(const by_tokenizer *t, base_buf *out)
         tok_json_put_string(out, added->content, added->size);
         base_buf_puts(out, ",\n");
     }
+    if (p)
+        write_marked(p, out);
 }
 
 int by_tokenizer_special(const by_tokenizer *t, by_special which)

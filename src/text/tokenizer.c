@@ -145,6 +145,8 @@ static by_status read_config(by_tokenizer *t, const char *dir)
         tok_set_eos(t, end);
     tok_special_read(t, map);
     tok_special_read(t, config);
+    tok_special_mark(t, map);
+    tok_special_mark(t, config);
     if (status == BY_OK)
         status = read_chat_template(t, dir, config);
     if (status == BY_OK && !map)
@@ -676,9 +678,15 @@ char *by_decode(const by_tokenizer *t, const int32_t *ids, size_t count, size_t 
         base_fail_missing(t ? "array of ids" : "tokenizer");
         return NULL;
     }
+    return tok_decode_text(t, ids, count, &(tok_decode_spec){0}, size);
+}
+
+char *tok_decode_text(const by_tokenizer *t, const int32_t *ids, size_t count, const tok_decode_spec *spec,
+                      size_t *size)
+{
     base_buf text = {0};
     base_buf_puts(&text, "");
-    by_status s = tok_decode(t, ids, count, &text);
+    by_status s = tok_decode_with(t, ids, count, spec, &text);
     if (s == BY_OK && (text.failed || !text.data))
         s = base_fail(BY_ERR_MEMORY, "out of memory while decoding %zu ids", count);
     if (s != BY_OK) {

@@ -68,6 +68,9 @@ typedef struct tok_decode_spec {
 } tok_decode_spec;
 by_status tok_decode_with(const by_tokenizer *t, const int32_t *ids, size_t count,
                           const tok_decode_spec *spec, base_buf *out);
+/* The same as a string, which by_release frees; *size counts its bytes. NULL on failure. */
+char *tok_decode_text(const by_tokenizer *t, const int32_t *ids, size_t count, const tok_decode_spec *spec,
+                      size_t *size);
 
 /* The same id by id: put() and end() append bytes that no later id changes; together they are the output of
  * tok_decode_with without lossy. Characters may arrive in parts. */

@@ -141,25 +141,18 @@ bool tok_legacy_setting(const tok_legacy *l, const char *key, bool fallback)
     return cJSON_IsBool(v) ? cJSON_IsTrue(v) : fallback;
 }
 
-/* A special token is a string, or an object with its content and flags. */
-static const char *content_of(const cJSON *v)
-{
-    const char *text = cJSON_GetStringValue(v);
-    return text ? text : tok_stage_string(v, "content");
-}
-
 static const cJSON *role_value(const tok_legacy *l, int role)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(l->config, role_keys[role]);
-    if (!content_of(v))
+    if (!tok_special_text(v))
         v = cJSON_GetObjectItemCaseSensitive(l->map, role_keys[role]);
-    return content_of(v) ? v : NULL;
+    return tok_special_text(v) ? v : NULL;
 }
 
 const char *tok_legacy_role(const tok_legacy *l, int role)
 {
     const cJSON *v = role_value(l, role);
-    return v ? content_of(v) : l->family->roles[role];
+    return v ? tok_special_text(v) : l->family->roles[role];
 }
 
 static const tok_family *family_of(const char *class, size_t class_size, const char *model)
@@ -253,8 +246,8 @@ static by_status add_token(tok_legacy *l, const char *content, int id, bool spec
 static by_status add_listed(tok_legacy *l, const cJSON *list)
 {
     for (const cJSON *item = cJSON_IsArray(list) ? list->child : NULL; item; item = item->next)
-        if (content_of(item))
-            BY_TRY(add_token(l, content_of(item), -1, true, cJSON_IsObject(item) ? item : NULL));
+        if (tok_special_text(item))
+            BY_TRY(add_token(l, tok_special_text(item), -1, true, cJSON_IsObject(item) ? item : NULL));
     return BY_OK;
 }
 
@@ -263,8 +256,8 @@ static by_status add_numbered(tok_legacy *l)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(l->config, "added_tokens_decoder");
     for (const cJSON *item = cJSON_IsObject(list) ? list->child : NULL; item; item = item->next)
-        if (content_of(item))
-            BY_TRY(add_token(l, content_of(item), atoi(item->string),
+        if (tok_special_text(item))
+            BY_TRY(add_token(l, tok_special_text(item), atoi(item->string),
                              cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")), item));
     for (const cJSON *item = cJSON_IsObject(l->more) ? l->more->child : NULL; item; item = item->next)
         if (cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < (1 << 24))
@@ -301,8 +294,10 @@ static by_status collect_tokens(tok_legacy *l)
         if (content)
             BY_TRY(add_token(l, content, -1, true, cJSON_IsObject(value) ? value : NULL));
     }
-    BY_TRY(add_listed(l, cJSON_GetObjectItemCaseSensitive(l->map, "additional_special_tokens")));
-    BY_TRY(add_listed(l, cJSON_GetObjectItemCaseSensitive(l->config, "additional_special_tokens")));
+    for (int i = 0; i < BY_COUNT(tok_special_lists); i++) {
+        BY_TRY(add_listed(l, cJSON_GetObjectItemCaseSensitive(l->map, tok_special_lists[i])));
+        BY_TRY(add_listed(l, cJSON_GetObjectItemCaseSensitive(l->config, tok_special_lists[i])));
+    }
     return add_marked(l);
 }
 

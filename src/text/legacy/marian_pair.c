@@ -279,6 +279,20 @@ static by_status add_special(marian *m, const char *content, bool special)
     return items[m->special.count++].content ? BY_OK : BY_ERR_MEMORY;
 }
 
+/* Decoding omits the tokens with a role and those of these lists; others are text. */
+static by_status add_listed(marian *m, const cJSON *config)
+{
+    const cJSON *item;
+    for (int i = 0; i < BY_COUNT(tok_special_lists); i++)
+        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(config, tok_special_lists[i]))
+        {
+            const char *text = tok_special_text(item);
+            if (text && tok_vocab_find(&m->source.vocab, text, strlen(text)) >= 0)
+                BY_TRY(add_special(m, text, true));
+        }
+    return BY_OK;
+}
+
 static by_status load_parts(marian *m, const tok_legacy *l)
 {
     bool apart = tok_legacy_setting(l, "separate_vocabs", false);
@@ -292,11 +306,12 @@ static by_status load_parts(marian *m, const tok_legacy *l)
     static const int roles[] = {TOK_ROLE_EOS, TOK_ROLE_UNK, ARCH_ROLE_PAD};
     for (int i = 0; i < BY_COUNT(roles); i++)
         BY_TRY(add_special(m, tok_legacy_role(l, roles[i]), true));
+    BY_TRY(add_listed(m, l->map));
+    BY_TRY(add_listed(m, l->config));
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(l->config, "added_tokens_decoder");
     for (const cJSON *item = cJSON_IsObject(list) ? list->child : NULL; item; item = item->next)
         if (tok_stage_string(item, "content"))
-            BY_TRY(add_special(m, tok_stage_string(item, "content"),
-                               cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special"))));
+            BY_TRY(add_special(m, tok_stage_string(item, "content"), false));
     m->base.vocab_size = m->source.vocab.count;
     m->base.target_size = m->target.vocab.count;
     m->unk = by_tokenizer_find(&m->base, tok_legacy_role(l, TOK_ROLE_UNK));
