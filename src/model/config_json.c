@@ -480,20 +480,30 @@ static by_status choose_classifier(by_model *m, const by_model_spec *spec)
     return BY_OK;
 }
 
+/* The family with this class, or NULL. Classes of a family itself come before those of its classifier. */
+static const arch_family *family_of_class(const char *name)
+{
+    by_task unused = BY_TASK_DEFAULT;
+    for (int i = 0; i < arch_count(); i++)
+        if (task_of_class(arch_at(i), name, &unused))
+            return arch_at(i);
+    for (int i = 0; i < arch_count(); i++)
+        if (arch_at(i)->classifier && task_of_class(arch_at(i)->classifier, name, &unused))
+            return arch_at(i);
+    return NULL;
+}
+
 /* Finds the architecture by model_type or, if that is missing, by the class. */
 static by_status find_arch(by_model *m)
 {
     const char *family, *name;
-    by_task unused = BY_TASK_DEFAULT;
     BY_TRY(base_json_string(m->json, "model_type", NULL, &family));
     if (family) {
         m->arch = arch_find_stored(family);
         return m->arch ? BY_OK : base_error_status();
     }
     BY_TRY(class_name(m, &name));
-    for (int i = 0; name && i < arch_count() && !m->arch; i++)
-        if (task_of_class(arch_at(i), name, &unused))
-            m->arch = arch_at(i);
+    m->arch = name ? family_of_class(name) : NULL;
     if (m->arch)
         return BY_OK;
     return name ? base_fail(BY_ERR_UNSUPPORTED,

@@ -213,6 +213,12 @@ run finetune kinds --data train-images-idx3-ubyte --max-steps 2 --threads 1 --qu
 check a-classifier-of-clip-learns-on works '^2 steps'
 run finetune --resume kinds --max-steps 5 --quiet --threads 1
 check a-classifier-of-clip-continues works '^2 steps'
+mkdir unnamed && cp kinds/*.json kinds/model.safetensors unnamed
+sed '/^  "model_type"/d' kinds/config.json >unnamed/config.json
+run classify unnamed filters.png --threads 1
+cp out unnamed.out
+run classify kinds filters.png --threads 1
+check a-classifier-of-clip-is-found-by-its-class cmp out unnamed.out
 run finetune both --data train-images-idx3-ubyte --task image-classify --lora r=2 --max-steps 2 --threads 1 --quiet --out kinds-lora
 check an-adapter-of-a-picture-tower works '^2 steps'
 # PEFT's class for SEQ_CLS would pass inputs of texts to a model of pictures
