@@ -15,7 +15,7 @@ static bool begins_with_vowel(const char *name)
 
 base_phrase base_a(const char *name)
 {
-    base_phrase p;
+    base_phrase p = {""};
     base_format(p.text, sizeof p.text, "%s %s", begins_with_vowel(name) ? "an" : "a", name);
     return p;
 }

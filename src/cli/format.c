@@ -43,7 +43,7 @@ cli_text cli_count_text(int64_t n)
 
 cli_text cli_counted(int64_t n, const char *noun)
 {
-    cli_text t;
+    cli_text t = {""};
     base_format(t.s, sizeof t.s, "%s %s%s", cli_count_text(n).s, noun, n == 1 ? "" : "s");
     return t;
 }
