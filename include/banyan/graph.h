@@ -26,7 +26,7 @@ typedef struct by_program by_program; /* a compiled graph */
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Opens a device by name: "cpu" (with `threads` threads, 0: all cores), "cpu:avx2" and the like to select an
+/* Opens a device by name: "cpu" (with `threads` threads, 0: all cores), "cpu:avx2" or another
  * instruction set, "cuda" or "cuda:1" for an NVIDIA GPU, or "auto" for a working GPU if there is one,
  * otherwise the CPU. "cuda+tf32" computes f32 products in TF32, "cuda+fp8" wide 16-bit linear layers in FP8.
  * A device must outlive the parameters and programs made on it. Returns NULL on failure. Freeing NULL is a

@@ -135,7 +135,7 @@ static by_status count_batch(measuring *m, const int32_t *labels)
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* The loss of the task, and the likeliest token of each position or caption of each picture. */
+/* The loss of the task. Output "choices": the most likely token of each position, or caption of each picture. */
 static by_tensor *with_choices(void *user, by_graph *g, by_model_io *io)
 {
     const by_model *m = user;
